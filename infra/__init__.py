@@ -1,0 +1,1 @@
+"""Causeway: GPU-cluster regions and the roads between them, as code."""

@@ -1,0 +1,1 @@
+"""What would stand, computed from the declaration alone: pure functions, no I/O, no Pulumi, no Ansible."""

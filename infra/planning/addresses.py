@@ -1,0 +1,53 @@
+"""Host names and addresses, decided by the declaration so that every run gives the same ones.
+
+A region's range is cut into 16 equal blocks. Block 0 belongs to the region itself (its first
+address is the router's); pool number i (from 0, in declared order) owns block i + 1. Changing one
+pool's count therefore never renumbers another pool, and a pool appended at the end renumbers none.
+"""
+
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+
+from infra.spec import NodePoolSpec, RegionSpec
+
+BLOCKS = 16
+MAX_POOLS = BLOCKS - 1
+LINK_NETWORK = IPv4Network("100.100.0.0/16")
+"""Transfer networks of WAN links, one /30 each, in declared order; seen by the region routers only."""
+MAX_LINKS = LINK_NETWORK.num_addresses // 4
+
+
+def router_address(cidr: IPv4Network) -> IPv4Address:
+    """The address by which a region's nodes reach everything outside the region."""
+    return cidr.network_address + 1
+
+
+def block_size(cidr: IPv4Network) -> int:
+    """Addresses per block; 0 when the range is smaller than the number of blocks."""
+    return cidr.num_addresses // BLOCKS
+
+
+def pool_capacity(cidr: IPv4Network, pool_index: int) -> int:
+    """How many nodes pool number `pool_index` can hold; the last block gives up the broadcast address."""
+    if pool_index >= MAX_POOLS:
+        return 0
+    return max(block_size(cidr) - (pool_index == MAX_POOLS - 1), 0)
+
+
+def pool_addresses(region: RegionSpec, pool_index: int) -> tuple[IPv4Address, ...]:
+    """The addresses of a pool's nodes, in node order; declared ones where the machines exist already."""
+    pool = region.pools[pool_index]
+    if pool.hosts:
+        return tuple(host.address for host in pool.hosts)
+    start = region.cidr.network_address + (pool_index + 1) * block_size(region.cidr)
+    return tuple(start + number for number in range(pool.count))
+
+
+def host_name(region: RegionSpec, pool: NodePoolSpec, number: int) -> str:
+    """`<region>-<pool>-<number>`: unique in the cluster, a DNS label."""
+    return f"{region.name}-{pool.name}-{number}"
+
+
+def link_interfaces(index: int) -> tuple[IPv4Interface, IPv4Interface]:
+    """The two router interfaces of link number `index`: (a's, b's), in one /30."""
+    base = LINK_NETWORK.network_address + 4 * index
+    return IPv4Interface(f"{base + 1}/30"), IPv4Interface(f"{base + 2}/30")

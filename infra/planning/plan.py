@@ -1,0 +1,68 @@
+"""The plan: every node, address and link that `up` would make, and how many resources it takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from infra.planning import addresses, wan
+from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """One node: where it belongs and by which address it is reached."""
+
+    name: str
+    region: str
+    pool: str
+    role: str
+    address: IPv4Address
+    ssh_port: int = 22
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What would stand. `links` maps a link's name to what it asks of the hosts."""
+
+    nodes: tuple[PlannedNode, ...]
+    links: dict[str, wan.LinkPlan]
+    resources: dict[str, int]
+
+    def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
+        """The nodes of one region, in declared order."""
+        return tuple(node for node in self.nodes if node.region == region)
+
+    def pool_nodes(self, region: str, pool: str) -> tuple[PlannedNode, ...]:
+        """The nodes of one pool, in node order."""
+        return tuple(node for node in self.nodes if (node.region, node.pool) == (region, pool))
+
+
+def make_plan(spec: ClusterSpec) -> Plan:
+    """Plan a declaration that has passed the checks. Linear in the number of nodes."""
+    nodes = tuple(
+        node
+        for region in spec.regions
+        for index, pool in enumerate(region.pools)
+        for node in _pool_nodes(region, index, pool)
+    )
+    links = {link.name: wan.plan_link(link) for link in spec.wan_links}
+    return Plan(nodes, links, _resource_counts(spec))
+
+
+def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[PlannedNode]:
+    ports = [host.ssh_port for host in pool.hosts] or [22] * pool.count
+    for number, (address, port) in enumerate(
+        zip(addresses.pool_addresses(region, index), ports, strict=True)
+    ):
+        name = addresses.host_name(region, pool, number)
+        yield PlannedNode(name, region.name, pool.name, pool.role, address, port)
+
+
+def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
+    """Pulumi resources by kind: they grow with pools and links, never with nodes."""
+    return {
+        "regions": len(spec.regions),
+        "node_pools": sum(len(region.pools) for region in spec.regions),
+        "wan_links": len(spec.wan_links),
+        "configuration_waves": len(spec.rollout()),
+    }

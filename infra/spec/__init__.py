@@ -1,0 +1,21 @@
+"""What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
+
+from infra.spec.cluster import ClusterSpec
+from infra.spec.link import WanLinkSpec
+from infra.spec.region import (
+    ExistingHost,
+    ExistingProvider,
+    LocalProvider,
+    NodePoolSpec,
+    RegionSpec,
+)
+
+__all__ = [
+    "ClusterSpec",
+    "ExistingHost",
+    "ExistingProvider",
+    "LocalProvider",
+    "NodePoolSpec",
+    "RegionSpec",
+    "WanLinkSpec",
+]

@@ -1,0 +1,26 @@
+"""The whole declaration: `causeway:cluster` of a stack."""
+
+from infra.spec.base import Spec
+from infra.spec.link import WanLinkSpec
+from infra.spec.region import RegionSpec
+
+
+class ClusterSpec(Spec):
+    """Regions and the links between them.
+
+    `waves` names regions in the order in which they are configured: a list of lists, the canary
+    first. Left out, every region is a wave of its own, in declared order.
+    """
+
+    name: str
+    regions: tuple[RegionSpec, ...]
+    wan_links: tuple[WanLinkSpec, ...] = ()
+    waves: tuple[tuple[str, ...], ...] = ()
+
+    def region(self, name: str) -> RegionSpec:
+        """The region of that name; KeyError when it is not declared."""
+        return {region.name: region for region in self.regions}[name]
+
+    def rollout(self) -> tuple[tuple[str, ...], ...]:
+        """The waves as declared, or one region after the other."""
+        return self.waves or tuple((region.name,) for region in self.regions)

@@ -1,0 +1,29 @@
+"""WAN links: the roads between regions, declared as objects of their own."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from infra.spec.base import Spec
+
+LinkKind = Literal["dedicated_fiber", "sdwan", "vpn"]
+
+
+class WanLinkSpec(Spec):
+    """One road between two regions, with what the carrier promised for it."""
+
+    name: str
+    a: str
+    """Name of the region at one end."""
+    b: str
+    """Name of the region at the other end."""
+    kind: LinkKind = "dedicated_fiber"
+    rtt_ms: float
+    """Round trip, both directions together."""
+    bandwidth_mbps: float
+    """Rate of each direction."""
+    loss_pct: float = 0.0
+    """Packets lost in each direction, per cent."""
+    mtu_bytes: int = 1500
+    flows: int = Field(default=8, ge=1)
+    """Parallel TCP flows that replication over this link opens; decides the congestion control."""

@@ -1,0 +1,69 @@
+"""Regions, their node pools, and where their nodes come from."""
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from infra.spec.base import Spec
+
+PoolRole = Literal["control", "gpu", "storage", "gateway"]
+
+
+class LocalProvider(Spec):
+    """Nodes on this machine: podman containers that run systemd and sshd."""
+
+    kind: Literal["local"] = "local"
+
+
+class ExistingProvider(Spec):
+    """Machines you already have, reached by SSH: configured, never created and never deleted."""
+
+    kind: Literal["existing"]
+    ssh_user: str = "root"
+    """A user who is root or may run sudo without a password."""
+    ssh_key_file: str | None = None
+    """Path of the private key on the controller; unset means the stack's own generated key."""
+
+
+Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind")]
+
+
+class ExistingHost(Spec):
+    """One machine of an `existing` pool."""
+
+    address: IPv4Address
+    ssh_port: int = Field(default=22, ge=1, le=65535)
+    host_key: str
+    """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
+
+
+class NodePoolSpec(Spec):
+    """Nodes of one kind that are made, changed and removed together."""
+
+    name: str
+    role: PoolRole
+    count: int
+    gpus: int = 0
+    """GPUs per node. On `local` nodes they are declared but simulated."""
+    gpu_model: str | None = None
+    nics: int = 0
+    """Fabric NICs per node, not counting the management interface."""
+    nic_gbps: int | None = None
+    shm_gib: float | None = Field(default=None, gt=0)
+    """Size of /dev/shm, which NCCL uses within a node; unset keeps the kernel's half of the memory."""
+    hosts: tuple[ExistingHost, ...] = ()
+    """The machines, for the provider `existing` only; as many as `count`."""
+
+
+class RegionSpec(Spec):
+    """One site: its nodes share a failure domain, a time zone and an address range."""
+
+    name: str
+    provider: Provider = LocalProvider()
+    timezone: str = "Etc/UTC"
+    locale: str = "C.UTF-8"
+    cidr: IPv4Network
+    mtu_bytes: int = Field(default=1500, ge=576, le=9216)
+    """MTU of the region's management network; a WAN link's MTU cannot be larger."""
+    pools: tuple[NodePoolSpec, ...]
