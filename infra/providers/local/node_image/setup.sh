@@ -1,0 +1,84 @@
+#!/bin/sh
+# Runs inside the freshly installed root of a node's image and turns it into a container node.
+# image.py hashes this file, so a change here makes a new image.
+set -eu
+
+# Units that act on hardware or on the kernel. A container shares both with the host: a node must not trigger the
+# host's devices, load its modules, empty its pstore or open its consoles.
+systemctl mask --quiet \
+  dev-hugepages.mount proc-sys-fs-binfmt_misc.automount proc-sys-fs-binfmt_misc.mount \
+  sys-fs-fuse-connections.mount sys-kernel-config.mount sys-kernel-debug.mount sys-kernel-tracing.mount \
+  console-getty.service container-getty@.service getty-static.service getty.target getty@.service \
+  serial-getty@.service fstrim.timer kmod-static-nodes.service systemd-binfmt.service systemd-firstboot.service \
+  systemd-journald-audit.socket systemd-modules-load.service systemd-pstore.service systemd-remount-fs.service \
+  systemd-udev-settle.service systemd-udev-trigger.service systemd-udevd-control.socket \
+  systemd-udevd-kernel.socket systemd-udevd.service
+# The provider gives a node its address, and podman its resolv.conf.
+systemctl mask --quiet systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service \
+  systemd-resolved.service
+
+# Settings below /proc/sys are the host's, except those of the node's own network namespace. Read-only, a role finds
+# out that the kernel will not take one; writable, it would change the host without anybody noticing.
+cat >/etc/systemd/system/host-sysctl-guard.service <<'UNIT'
+[Unit]
+Description=Keep the host's kernel settings from being changed by this container
+DefaultDependencies=no
+Before=systemd-sysctl.service sysinit.target
+ConditionVirtualization=container
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecCondition=/bin/sh -c '! findmnt --noheadings /proc/sys/net'
+ExecStart=/bin/mount --bind /proc/sys /proc/sys
+ExecStart=/bin/mount --bind /proc/sys/net /proc/sys/net
+ExecStart=/bin/mount --options remount,bind,ro /proc/sys
+
+[Install]
+WantedBy=sysinit.target
+UNIT
+systemctl enable --quiet host-sysctl-guard.service
+
+# The clock is the host's as well: without the capability chronyd measures, and leaves the clock to the host.
+mkdir -p /etc/systemd/system.conf.d /etc/systemd/journald.conf.d
+cat >/etc/systemd/system.conf.d/10-container-node.conf <<'CONF'
+[Manager]
+CapabilityBoundingSet=~CAP_SYS_TIME CAP_SYS_MODULE CAP_SYS_RAWIO
+CONF
+# The kernel's log tells about the host; a node's journal tells about the node.
+cat >/etc/systemd/journald.conf.d/10-container-node.conf <<'CONF'
+[Journal]
+ReadKMsg=no
+SystemMaxUse=64M
+CONF
+
+# Vendor settings that are the host's to choose.
+for name in 10-coredump-debian.conf 50-pid-max.conf; do
+  ln -s /dev/null "/etc/sysctl.d/$name"
+done
+
+# A timer that is overdue runs at boot, holds dpkg's lock and stands in the way of the first converge.
+for timer in apt-daily apt-daily-upgrade dpkg-db-backup logrotate; do
+  mkdir -p "/etc/systemd/system/$timer.timer.d"
+  printf '[Timer]\nPersistent=false\n' >"/etc/systemd/system/$timer.timer.d/not-at-boot.conf"
+done
+
+# Keys only. A role may say more, in a file that sorts later.
+cat >/etc/ssh/sshd_config.d/10-node-image.conf <<'CONF'
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+CONF
+install -d -m 0700 /root/.ssh
+
+# What has to differ between nodes is made at a node's first boot. Debian's unit asks for systemd's own idea of a first
+# boot, which would also reset every unit to its preset; the missing key is the better question.
+mkdir -p /etc/systemd/system/sshd-keygen.service.d
+cat >/etc/systemd/system/sshd-keygen.service.d/missing-keys.conf <<'CONF'
+[Unit]
+ConditionFirstBoot=
+ConditionPathExists=!/etc/ssh/ssh_host_ed25519_key
+CONF
+rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
+: >/etc/machine-id
+rm -f /var/lib/dbus/machine-id /etc/hostname
