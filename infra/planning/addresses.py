@@ -27,10 +27,14 @@ def block_size(cidr: IPv4Network) -> int:
 
 
 def pool_capacity(cidr: IPv4Network, pool_index: int) -> int:
-    """How many nodes pool number `pool_index` can hold; the last block gives up the broadcast address."""
+    """How many nodes pool number `pool_index` can hold; the last block gives up the broadcast address.
+
+    Blocks of one address hold none: the router would need two in block 0.
+    """
     if pool_index >= MAX_POOLS:
         return 0
-    return max(block_size(cidr) - (pool_index == MAX_POOLS - 1), 0)
+    size = block_size(cidr)
+    return size - (pool_index == MAX_POOLS - 1) if size > 1 else 0
 
 
 def pool_addresses(region: RegionSpec, pool_index: int) -> tuple[IPv4Address, ...]:

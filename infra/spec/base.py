@@ -1,6 +1,23 @@
-"""The one base of all declarations."""
+"""The one base of all declarations, and the value types they share."""
 
-from pydantic import BaseModel, ConfigDict
+import re
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic_core import PydanticCustomError
+
+REFUSAL = "causeway"
+"""The pydantic error type of our own refusals; `infra.checks` reads message and suggestion from them."""
+
+LOCALE = re.compile(r"(C|POSIX|[a-z]{2,3}_[A-Z]{2})\.UTF-8(@[a-z]+)?")
+
+
+def refusal(message: str, suggestion: str | None = None, allowed: str = "") -> PydanticCustomError:
+    """An error about one value. `message` goes on after the value: `is not …`."""
+    context = {"message": message, "suggestion": suggestion, "allowed": allowed}
+    return PydanticCustomError(REFUSAL, "{message}", context)
 
 
 class Spec(BaseModel):
@@ -10,4 +27,98 @@ class Spec(BaseModel):
     `infra.checks`, so that all of them can be reported at once.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+def _number(value: object) -> object:
+    """Refuse `count: true`, which pydantic would take for 1."""
+    if isinstance(value, bool):
+        raise refusal("is a truth value, not a number")
+    return value
+
+
+def _cidr(value: object) -> object:
+    if isinstance(value, IPv4Network):
+        return value
+    wanted = "is not an IPv4 network such as 10.81.0.0/16"
+    if not isinstance(value, str):
+        raise refusal(wanted)
+    if "/" not in value:
+        raise refusal("has no prefix length", _with_prefix(value))
+    try:
+        return IPv4Network(value)
+    except ValueError:
+        pass
+    try:
+        suggestion = str(IPv4Network(value, strict=False))
+    except ValueError:
+        raise refusal("is an IPv6 network; a region's range is IPv4" if ":" in value else wanted) from None
+    raise refusal("is an address inside a network: bits after the prefix are set", suggestion)
+
+
+def _with_prefix(address: str) -> str | None:
+    """The network whose address ends where the trailing zero bytes begin: 10.81.0.0 → 10.81.0.0/16."""
+    try:
+        packed = IPv4Address(address).packed
+    except ValueError:
+        return None
+    prefix = 8 * max(len(packed.rstrip(b"\0")), 1)
+    return f"{address}/{min(prefix, 24)}" if prefix < 32 else None
+
+
+def _address(value: object) -> object:
+    if isinstance(value, IPv4Address):
+        return value
+    if isinstance(value, str):
+        try:
+            return IPv4Address(value)
+        except ValueError:
+            pass
+    raise refusal("is not an IPv4 address such as 10.81.0.5")
+
+
+def _timezone(value: str) -> str:
+    if _is_timezone(value):
+        return value
+    import zoneinfo
+
+    known = zoneinfo.available_timezones()
+    if not known:  # a machine without tzdata cannot tell, and must not refuse what the nodes know
+        return value
+    folded = {name.casefold(): name for name in known}
+    wanted = value.strip().replace(" ", "_").casefold()
+    suggestion = folded.get(wanted) or next(
+        (folded[name] for name in sorted(folded) if name.endswith("/" + wanted)), None
+    )
+    raise refusal("is not a time zone of the tz database", suggestion or _nearest(value, known))
+
+
+def _is_timezone(value: str) -> bool:
+    try:
+        return bool(ZoneInfo(value).key)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+
+
+def _nearest(value: str, known: set[str]) -> str | None:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(value, sorted(known), n=1, cutoff=0.7)), None)
+
+
+def _locale(value: str) -> str:
+    if LOCALE.fullmatch(value):
+        return value
+    parts = re.fullmatch(r"([A-Za-z]{2,3})[-_]([A-Za-z]{2})(?:\.[A-Za-z0-9-]+)?", value)
+    suggestion = f"{parts[1].lower()}_{parts[2].upper()}.UTF-8" if parts else None
+    raise refusal("is not a locale of the form ll_CC.UTF-8, such as ja_JP.UTF-8 or C.UTF-8", suggestion)
+
+
+Int = Annotated[int, BeforeValidator(_number)]
+Float = Annotated[float, BeforeValidator(_number)]
+Cidr = Annotated[IPv4Network, BeforeValidator(_cidr)]
+Address = Annotated[IPv4Address, BeforeValidator(_address)]
+Timezone = Annotated[str, AfterValidator(_timezone)]
+Locale = Annotated[str, AfterValidator(_locale)]

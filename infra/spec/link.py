@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.spec.base import Spec
+from infra.spec.base import Float, Int, Spec
 
 LinkKind = Literal["dedicated_fiber", "sdwan", "vpn"]
 
@@ -18,12 +18,12 @@ class WanLinkSpec(Spec):
     b: str
     """Name of the region at the other end."""
     kind: LinkKind = "dedicated_fiber"
-    rtt_ms: float
+    rtt_ms: Float
     """Round trip, both directions together."""
-    bandwidth_mbps: float
+    bandwidth_mbps: Float
     """Rate of each direction."""
-    loss_pct: float = 0.0
+    loss_pct: Float = 0.0
     """Packets lost in each direction, per cent."""
-    mtu_bytes: int = 1500
-    flows: int = Field(default=8, ge=1)
+    mtu_bytes: Int = 1500
+    flows: Int = Field(default=8, ge=1)
     """Parallel TCP flows that replication over this link opens; decides the congestion control."""

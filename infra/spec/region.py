@@ -1,11 +1,10 @@
 """Regions, their node pools, and where their nodes come from."""
 
-from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import Spec
+from infra.spec.base import Address, Cidr, Float, Int, Locale, Spec, Timezone
 
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
 
@@ -32,8 +31,8 @@ Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind
 class ExistingHost(Spec):
     """One machine of an `existing` pool."""
 
-    address: IPv4Address
-    ssh_port: int = Field(default=22, ge=1, le=65535)
+    address: Address
+    ssh_port: Int = Field(default=22, ge=1, le=65535)
     host_key: str
     """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
 
@@ -43,14 +42,14 @@ class NodePoolSpec(Spec):
 
     name: str
     role: PoolRole
-    count: int
-    gpus: int = 0
+    count: Int
+    gpus: Int = 0
     """GPUs per node. On `local` nodes they are declared but simulated."""
     gpu_model: str | None = None
-    nics: int = 0
+    nics: Int = 0
     """Fabric NICs per node, not counting the management interface."""
-    nic_gbps: int | None = None
-    shm_gib: float | None = Field(default=None, gt=0)
+    nic_gbps: Int | None = None
+    shm_gib: Float | None = Field(default=None, gt=0)
     """Size of /dev/shm, which NCCL uses within a node; unset keeps the kernel's half of the memory."""
     hosts: tuple[ExistingHost, ...] = ()
     """The machines, for the provider `existing` only; as many as `count`."""
@@ -61,9 +60,9 @@ class RegionSpec(Spec):
 
     name: str
     provider: Provider = LocalProvider()
-    timezone: str = "Etc/UTC"
-    locale: str = "C.UTF-8"
-    cidr: IPv4Network
-    mtu_bytes: int = Field(default=1500, ge=576, le=9216)
+    timezone: Timezone = "Etc/UTC"
+    locale: Locale = "C.UTF-8"
+    cidr: Cidr
+    mtu_bytes: Int = Field(default=1500, ge=576, le=9216)
     """MTU of the region's management network; a WAN link's MTU cannot be larger."""
     pools: tuple[NodePoolSpec, ...]
