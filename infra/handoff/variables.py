@@ -1,0 +1,82 @@
+"""Contract values as role variables: the only place that knows both sets of names.
+
+The inventory plugin emits them on groups, at the lowest inventory precedence, so that anything in
+`inventories/<stack>/group_vars/all/` overrides them. Values are plain JSON types.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from infra.handoff.contract import Contract, PoolContract, RegionContract
+
+FEATURES = ("base", "tcp_tuning")
+"""Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
+
+NODE_ROLES = ("control", "gpu", "storage", "gateway")
+"""Every one has a group `role_<name>`, also when no node is in it."""
+
+MAX_REGION_TIME_SERVERS = 3
+
+Variables = Mapping[str, Any]
+
+
+def group_name(*parts: str) -> str:
+    """`group_name("pool", "tokyo", "gpu-a")` → `pool_tokyo_gpu_a`; Ansible refuses dashes in groups."""
+    return "_".join(parts).replace("-", "_")
+
+
+def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
+    """The hosts a feature is switched on for, in declared order. ValueError for an unknown feature."""
+    if feature == "base":
+        return tuple(contract.hosts)
+    if feature == "tcp_tuning":
+        far = {name for name, region in contract.regions.items() if region.wan_routes}
+        return tuple(host for host in contract.hosts if contract.region_of(host) in far)
+    raise ValueError(f"{feature} is not one of {', '.join(FEATURES)}")
+
+
+def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """Group name → the role variables its hosts share: `region_<name>` and `pool_<region>_<pool>`.
+
+    Shape: `{"region_tokyo": {"base_timezone": "Asia/Tokyo", …}, "pool_tokyo_gpu": {…}}`.
+    """
+    servers = _time_servers(contract)
+    groups = {
+        group_name("region", name): _region(region, servers[name])
+        for name, region in contract.regions.items()
+    }
+    return groups | {group_name("pool", key): _pool(pool) for key, pool in contract.pools.items()}
+
+
+def _time_servers(contract: Contract) -> dict[str, list[str]]:
+    """Per region the addresses of its first control nodes: they keep the region's time together."""
+    servers: dict[str, list[str]] = {name: [] for name in contract.regions}
+    for host in contract.hosts.values():
+        pool = contract.pools[host.pool]
+        if pool.role == "control" and len(servers[pool.region]) < MAX_REGION_TIME_SERVERS:
+            servers[pool.region].append(str(host.address))
+    return servers
+
+
+def _region(region: RegionContract, time_servers: list[str]) -> dict[str, Any]:
+    variables: dict[str, Any] = {
+        "base_timezone": region.timezone,
+        "base_locale": region.locale,
+        "base_ntp_region_servers": time_servers,
+        "base_ntp_allow": [str(region.cidr)],
+    }
+    if region.wan_routes:
+        variables["tcp_tuning_buffer_max_bytes"] = region.tcp_buffer_max_bytes
+        variables["tcp_tuning_wan_routes"] = [
+            {
+                "cidr": str(route.cidr),
+                "congestion_control": route.congestion_control,
+                "mtu_bytes": route.mtu_bytes,
+            }
+            for route in region.wan_routes
+        ]
+    return variables
+
+
+def _pool(pool: PoolContract) -> dict[str, Any]:
+    return {} if pool.shm_gib is None else {"base_shm_gib": pool.shm_gib}
