@@ -1,0 +1,66 @@
+"""Running other programs: the one place that starts a command and reads what it said."""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.errors import CausewayError
+
+STDERR_LINES = 5
+"""How many of a failed command's last lines go into the error."""
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    stdin: str = "",
+    log: Path | None = None,
+    timeout_s: float = 120,
+    hint: str = "",
+) -> str:
+    """Run a command to its end and return its standard output.
+
+    With `log`, both outputs go to that file instead and "" is returned: a daemon the command leaves behind
+    must not hold a pipe to us. The command gets a session of its own, so a terminal's Ctrl-C ends us and not
+    half of a change. Secrets go through `stdin`, never through `argv`.
+
+    Raises CausewayError when the command is missing, fails, or takes longer than `timeout_s` seconds.
+    """
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w") as sink:
+            done = _start(argv, stdin, sink.fileno(), timeout_s, hint)
+        said = log.read_text(errors="replace")
+    else:
+        done = _start(argv, stdin, subprocess.PIPE, timeout_s, hint)
+        said = done.stderr or done.stdout
+    if done.returncode != 0:
+        last = " / ".join(line.strip() for line in said.strip().splitlines()[-STDERR_LINES:])
+        raise CausewayError(
+            f"`{shlex.join(argv)}` ended with status {done.returncode}: {last or 'it said nothing'}", hint
+        )
+    return done.stdout or ""
+
+
+def _start(
+    argv: Sequence[str], stdin: str, output: int, timeout_s: float, hint: str
+) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            list(argv),
+            input=stdin,
+            stdout=output,
+            stderr=subprocess.PIPE if output == subprocess.PIPE else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            start_new_session=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise CausewayError(
+            f"the program `{argv[0]}` is not installed", hint or "`./run up` installs what is missing"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise CausewayError(f"`{shlex.join(argv)}` did not end within {timeout_s:g} s", hint) from None

@@ -1,0 +1,109 @@
+"""The names of everything the provider `local` makes: namespaces, interfaces, containers, labels, paths.
+
+All of them follow from the declaration, so that a second run finds what the first one made. Interface names
+hold 15 characters at most; where a full name does not fit, a hash stands in and the alias tells the rest.
+"""
+
+import re
+from hashlib import sha256
+from ipaddress import IPv4Network
+from pathlib import Path
+
+from infra.errors import BadInputError
+
+RUN_DIR = Path("/run/causeway")
+NETNS_DIR = Path("/run/netns")
+CHECKOUT = Path(__file__).resolve().parents[3]
+
+UPLINK_NETWORK = IPv4Network("100.90.0.0/16")
+"""Where the /31 between the host and each region's router come from."""
+
+BRIDGE = "br0"
+ROUTER_UPLINK = "up0"
+NODE_INTERFACE = "eth0"
+UPLINK_PREFIX = "cwu"
+NFT_TABLE = "causeway"
+
+LABEL = "causeway."
+"""Prefix of every container label: stack, region, pool, node, address, urn, checkout, definition."""
+
+MAX_STACK = 40
+_STACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def short_hash(*words: str) -> str:
+    """8 hex digits that stand for these words; the separator keeps ("a-b", "c") and ("a", "b-c") apart."""
+    return sha256("\0".join(words).encode()).hexdigest()[:8]
+
+
+def check_stack(stack: str) -> str:
+    """The stack name itself, when it can be part of a path and of a container's name.
+
+    Raises BadInputError otherwise. The length matters because a Unix socket's path holds 107 bytes.
+    """
+    if not _STACK.fullmatch(stack) or len(stack) > MAX_STACK:
+        raise BadInputError(
+            f"the stack name {stack!r} cannot name containers and folders",
+            f"use letters, digits, '-', '_' and '.', at most {MAX_STACK} characters",
+        )
+    return stack
+
+
+def router_netns(stack: str, region: str) -> str:
+    """The network namespace of a region's router and bridge."""
+    return f"cw-{stack}-{region}"
+
+
+def node(stack: str, name: str) -> str:
+    """The name of a node's container and of its network namespace."""
+    return f"cw-{stack}-{name}"
+
+
+def netns_path(netns: str) -> Path:
+    """Where a named network namespace is mounted."""
+    return NETNS_DIR / netns
+
+
+def host_uplink(stack: str, region: str) -> str:
+    """The host's end of the cable to a region's router."""
+    return UPLINK_PREFIX + short_hash(stack, region)
+
+
+def uplink_alias(stack: str, region: str) -> str:
+    """What `ip link` shows beside the host's end, and by which a stack recognises its own."""
+    return f"causeway stack={stack} region={region}"
+
+
+def bridge_port(stack: str, name: str) -> str:
+    """A node's port on its region's bridge."""
+    return "n" + short_hash(stack, name)
+
+
+def link_interface(stack: str, link: str) -> str:
+    """A WAN link's interface; it has the same name in both routers."""
+    return "w" + short_hash(stack, link)
+
+
+def mac(*words: str) -> str:
+    """A locally administered MAC address, the same on every run, so that no ARP cache goes stale."""
+    digest = sha256("\0".join(words).encode()).digest()
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))
+
+
+def stack_dir(stack: str) -> Path:
+    """What the host remembers of a stack while it stands."""
+    return RUN_DIR / "stacks" / check_stack(stack)
+
+
+def netns_marker(stack: str, netns: str) -> Path:
+    """The note, written before a namespace is made, that says whose it is.
+
+    Names alone cannot tell: stack `a-b` with region `c` and stack `a` with region `b-c` give the same.
+    """
+    return stack_dir(stack) / "netns" / netns
+
+
+def link_dir(stack: str, link: str) -> Path:
+    """Process ids and sockets of a WAN link; hashed where the sockets' paths would grow too long."""
+    plain = stack_dir(stack) / "links" / link
+    return plain if len(str(plain)) <= 80 else plain.with_name(short_hash(stack, link))

@@ -1,0 +1,239 @@
+"""A region's network: a namespace with its bridge, its router and its NAT, and one uplink to the host.
+
+The region's own traffic never meets the host's bridges or iptables. Traffic to another region has no road
+but a WAN link: without one the router answers "unreachable", and the host drops what tries its uplinks.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_network
+from shutil import which
+
+from infra.errors import CausewayError
+from infra.process import run
+from infra.providers.local import names, netns
+
+UPLINK_MTU_BYTES = 1500
+LAST_RESORT = 4_000_000_000
+"""Metric of the "unreachable" routes to other regions: any WAN link's route comes before it."""
+
+HOST_RULES = f"""
+table inet {names.NFT_TABLE}
+delete table inet {names.NFT_TABLE}
+table inet {names.NFT_TABLE} {{
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    iifname "{names.UPLINK_PREFIX}*" oifname "{names.UPLINK_PREFIX}*" counter drop
+  }}
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr {names.UPLINK_NETWORK} oifname != "{names.UPLINK_PREFIX}*" masquerade
+  }}
+}}
+"""
+
+# A firewall whose FORWARD policy is "drop" (docker, ufw) also drops what our table accepts, so the admission
+# has to stand in that chain itself.
+FORWARD_ADMISSION = tuple(
+    [side, f"{names.UPLINK_PREFIX}+", "-m", "comment", "--comment", names.NFT_TABLE, "-j", "ACCEPT"]
+    for side in ("-i", "-o")
+)
+
+
+@dataclass(frozen=True)
+class RegionNetwork:
+    """One region's network on this machine; the router holds the range's first address."""
+
+    stack: str
+    region: str
+    cidr: IPv4Network
+    mtu_bytes: int
+
+    @property
+    def router(self) -> str:
+        """The name of the router's namespace."""
+        return names.router_netns(self.stack, self.region)
+
+    @property
+    def gateway(self) -> IPv4Interface:
+        """The router's address in the region."""
+        return IPv4Interface((self.cidr.network_address + 1, self.cidr.prefixlen))
+
+
+@dataclass(frozen=True)
+class NetworkState:
+    """Whether a region's network stands as declared; if not, the first thing that is wrong."""
+
+    up: bool
+    problem: str | None = None
+
+
+def ensure(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
+    """Make the region's network, complete a half-made one, or change it to what is declared.
+
+    `peers` are the ranges of the cluster's other regions. Doing it twice changes nothing.
+    """
+    with netns.locked():
+        netns.add(net.stack, net.router, {"kind": "router", "region": net.region})
+        netns.sysctl(None, "net.ipv4.ip_forward", "1")
+        netns.sysctl(net.router, "net.ipv4.ip_forward", "1")
+        _bridge(net)
+        _uplink(net)
+        _refuse_peers(net, peers)
+        run(netns.inside(net.router, ["nft", "-f", "-"]), stdin=_router_rules(net, peers))
+        run(["nft", "-f", "-"], stdin=HOST_RULES)
+        _admit_forwarding()
+
+
+def inspect(net: RegionNetwork) -> NetworkState:
+    """Look whether everything `ensure` makes is there; changes nothing."""
+    if not netns.exists(net.router):
+        return NetworkState(False, f"the namespace {net.router} is gone")
+    inner, outer = netns.links(net.router), netns.links(None)
+    device = names.host_uplink(net.stack, net.region)
+    bridge = inner.get(names.BRIDGE)
+    if bridge is None or str(net.gateway) not in netns.addresses(bridge) or "UP" not in bridge["flags"]:
+        return NetworkState(False, f"the bridge in {net.router} does not carry {net.gateway}")
+    if bridge["mtu"] != net.mtu_bytes:
+        return NetworkState(False, f"the bridge's MTU is {bridge['mtu']} bytes, not {net.mtu_bytes}")
+    if device not in outer or names.ROUTER_UPLINK not in inner:
+        return NetworkState(False, f"the uplink {device} is gone")
+    if not netns.read(None, "-4", "route", "show", str(net.cidr), "dev", device):
+        return NetworkState(False, f"the host has no route to {net.cidr}")
+    if not _has_table(net.router, "ip") or not _has_table(None, "inet"):
+        return NetworkState(False, f"the nft table {names.NFT_TABLE} is gone")
+    return NetworkState(True)
+
+
+def remove(stack: str, region: str) -> None:
+    """Remove a region's network with its uplink and the host's route; nothing happens when it is gone.
+
+    The host's rules stay while anything else of Causeway stands: `release_host` removes them.
+    """
+    with netns.locked():
+        # By hand, because the kernel takes a namespace's interfaces down some time after it is deleted.
+        device = names.host_uplink(stack, region)
+        if netns.links(None).get(device, {}).get("ifalias") == names.uplink_alias(stack, region):
+            netns.batch(None, [f"link del {device}"])
+        netns.delete(stack, names.router_netns(stack, region))
+
+
+def release_host() -> bool:
+    """Remove the host's rules when no region of any stack stands any more; says whether it did."""
+    with netns.locked():
+        if any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None)):
+            return False
+        run(["nft", "-f", "-"], stdin="\n".join(HOST_RULES.splitlines()[:3]) + "\n")
+        for rule in FORWARD_ADMISSION if which("iptables") else ():
+            if _iptables("-C", rule):
+                _iptables("-D", rule)
+        return True
+
+
+def _bridge(net: RegionNetwork) -> None:
+    link = netns.links(net.router).get(names.BRIDGE)
+    lines = []
+    if link is None:
+        # An address of its own keeps the bridge from taking its lowest port's, which comes and goes.
+        address = names.mac(net.stack, net.region, names.BRIDGE)
+        lines.append(f"link add {names.BRIDGE} address {address} type bridge")
+    lines += netns.set_addresses(link, names.BRIDGE, str(net.gateway))
+    lines.append(f"link set {names.BRIDGE} mtu {net.mtu_bytes} up")
+    netns.batch(net.router, lines)
+
+
+def _uplink(net: RegionNetwork) -> None:
+    """The cable to the host: /31, aliased on the host's side, with the routes of both ends."""
+    device = names.host_uplink(net.stack, net.region)
+    outer, inner = netns.links(None), netns.links(net.router)
+    if device not in outer or names.ROUTER_UPLINK not in inner:
+        stale = [f"link del {device}"] if device in outer else []
+        netns.batch(
+            None, [*stale, f"link add {device} type veth peer name {names.ROUTER_UPLINK} netns {net.router}"]
+        )
+        outer.pop(device, None)
+        inner.pop(names.ROUTER_UPLINK, None)
+    link = outer.get(device)
+    host = _uplink_address(net, netns.addresses(link) if link else ())
+    router = host + 1
+    lines = netns.set_addresses(link, device, f"{host}/31")
+    alias = f'link set {device} mtu {UPLINK_MTU_BYTES} alias "{names.uplink_alias(net.stack, net.region)}" up'
+    netns.batch(None, [*lines, alias, f"route replace {net.cidr} via {router} dev {device}"])
+    lines = netns.set_addresses(inner.get(names.ROUTER_UPLINK), names.ROUTER_UPLINK, f"{router}/31")
+    lines.append(f"link set {names.ROUTER_UPLINK} mtu {UPLINK_MTU_BYTES} up")
+    netns.batch(net.router, [*lines, f"route replace default via {host} dev {names.ROUTER_UPLINK}"])
+    routes = netns.read(None, "-4", "route", "show", "dev", device)
+    old = [r["dst"] for r in routes if r.get("protocol") != "kernel" and r["dst"] != str(net.cidr)]
+    netns.batch(None, [f"route del {dst} dev {device}" for dst in old])
+
+
+def _uplink_address(net: RegionNetwork, present: Iterable[str]) -> IPv4Address:
+    """The even address of a /31 nobody uses: the one already there, else the first free after our hash."""
+    for text in present:
+        held = IPv4Interface(text)
+        if held.ip in names.UPLINK_NETWORK and held.network.prefixlen == 31:
+            return held.network.network_address
+    routes = netns.read(None, "-4", "route", "show", "table", "all")
+    taken = [ip_network(r["dst"]) for r in routes if r["dst"][0].isdigit()]
+    taken = [t for t in taken if t.prefixlen > 0 and t.overlaps(names.UPLINK_NETWORK)]
+    total = names.UPLINK_NETWORK.num_addresses // 2
+    start = int(names.short_hash(net.stack, net.region), 16)
+    for step in range(total):
+        first = names.UPLINK_NETWORK.network_address + 2 * ((start + step) % total)
+        if not any(IPv4Network((first, 31)).overlaps(t) for t in taken):
+            return first
+    raise CausewayError(
+        f"no free /31 is left in {names.UPLINK_NETWORK} for the uplink of {net.region}",
+        "look at `ip route`: something routes this range away",
+    )
+
+
+def _refuse_peers(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
+    """Without a WAN link a node is told at once that the other region is unreachable."""
+    routes = netns.read(net.router, "-4", "route", "show", "type", "unreachable")
+    wanted = {str(peer) for peer in peers}
+    present = {route["dst"] for route in routes}
+    lines = [f"route del unreachable {dst} metric {LAST_RESORT}" for dst in sorted(present - wanted)]
+    lines += [f"route add unreachable {dst} metric {LAST_RESORT}" for dst in sorted(wanted - present)]
+    netns.batch(net.router, lines)
+
+
+def _router_rules(net: RegionNetwork, peers: Sequence[IPv4Network]) -> str:
+    inside = ", ".join(str(cidr) for cidr in sorted({net.cidr, *peers}))
+    table = f"table ip {names.NFT_TABLE}"
+    return f"""{table}
+delete {table}
+{table} {{
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip daddr {{ {inside} }} accept
+    oifname "{names.ROUTER_UPLINK}" ip saddr {net.cidr} masquerade
+  }}
+}}
+"""
+
+
+def _has_table(where: str | None, family: str) -> bool:
+    argv = ["nft", "list", "tables", family]
+    return f"table {family} {names.NFT_TABLE}" in run(netns.inside(where, argv) if where else argv)
+
+
+def _admit_forwarding() -> None:
+    if which("iptables") is None:
+        return
+    if "-P FORWARD ACCEPT" in run(["iptables", "-w", "-S", "FORWARD"]):
+        return
+    for rule in FORWARD_ADMISSION:
+        if not _iptables("-C", rule):
+            _iptables("-I", rule)
+
+
+def _iptables(action: str, rule: Sequence[str]) -> bool:
+    """Whether `iptables ACTION FORWARD rule` succeeded; -C fails for a rule that is not there."""
+    try:
+        run(["iptables", "-w", action, "FORWARD", *rule])
+    except CausewayError:
+        if action != "-C":
+            raise
+        return False
+    return True

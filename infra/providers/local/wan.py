@@ -1,0 +1,310 @@
+"""WAN links: real delay, rate and loss between two regions' routers, in both directions.
+
+Two engines. `netem` shapes a veth pair where the kernel has sch_netem. Where not, two vde switches, each
+with a TAP in its router's namespace, are joined by `wirefilter`, which delays, drops and paces in user space.
+What runs is known by comparing process command lines, so a process id that another program has since
+inherited is never taken for ours.
+"""
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
+from typing import Literal
+
+from infra.errors import CausewayError
+from infra.process import run
+from infra.providers.local import names, netns
+
+Engine = Literal["netem", "wirefilter"]
+
+WIREFILTER_MAX_MTU_BYTES = 1500
+"""A vde switch's packet buffer holds one ordinary Ethernet frame."""
+MIN_QUEUE_BYTES = 128 * 1024
+STOP_TIMEOUT_S = 3.0
+START_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """One road between two regions of a stack; `a_address` and `b_address` share a /30."""
+
+    stack: str
+    name: str
+    a: str
+    b: str
+    a_address: IPv4Interface
+    b_address: IPv4Interface
+    a_cidr: IPv4Network
+    b_cidr: IPv4Network
+    rtt_ms: float
+    bandwidth_mbps: float
+    loss_pct: float
+    """In each direction."""
+    mtu_bytes: int
+
+    @property
+    def one_way_ms(self) -> float:
+        """Half of the round trip: each direction delays by this."""
+        return self.rtt_ms / 2
+
+    @property
+    def rate_bytes_s(self) -> int:
+        """The rate of each direction, in bytes per second."""
+        return max(round(self.bandwidth_mbps * 1e6 / 8), 1)
+
+    @property
+    def queue_bytes(self) -> int:
+        """What one direction holds, on the wire and waiting: half a BDP of delay plus one BDP of buffer.
+
+        One bandwidth-delay product is the classic router buffer (Villamizar and Song, 1994): enough for one
+        loss-based flow to keep the link busy, and a bound on how far a queue can stretch the round trip.
+        """
+        bdp_bytes = self.rate_bytes_s * self.rtt_ms / 1000
+        return round(bdp_bytes * 1.5) + MIN_QUEUE_BYTES
+
+    @property
+    def metric(self) -> int:
+        """Of two links between the same regions the shorter one carries the traffic; ties go by name."""
+        return 1000 + round(self.rtt_ms * 1000) + int(names.short_hash(self.name), 16) % 500
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """Whether a link stands as declared; if not, the first thing that is wrong."""
+
+    up: bool
+    problem: str | None
+    engine: Engine
+
+
+@dataclass(frozen=True)
+class _End:
+    """One end of a link, seen from its router."""
+
+    router: str
+    peer_router: str
+    address: IPv4Interface
+    via: IPv4Address
+    far_cidr: IPv4Network
+
+
+def _ends(link: Link) -> tuple[_End, _End]:
+    a, b = names.router_netns(link.stack, link.a), names.router_netns(link.stack, link.b)
+    return (
+        _End(a, b, link.a_address, link.b_address.ip, link.b_cidr),
+        _End(b, a, link.b_address, link.a_address.ip, link.a_cidr),
+    )
+
+
+@cache
+def supported_engine() -> Engine:
+    """The engine this machine has: netem is tried on the loopback of a throw-away namespace."""
+    attempt = ["tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    try:
+        run(["unshare", "--net", "--", *attempt])
+    except CausewayError:
+        return "wirefilter"
+    return "netem"
+
+
+def ensure(link: Link) -> None:
+    """Make the link, complete a half-made one, or change it; the nodes do not notice but by the traffic.
+
+    Both regions' networks must stand. Raises CausewayError where the machine cannot emulate it.
+    """
+    engine = supported_engine()
+    if engine == "wirefilter" and link.mtu_bytes > WIREFILTER_MAX_MTU_BYTES:
+        raise CausewayError(
+            f"the WAN link {link.name} has an MTU of {link.mtu_bytes} bytes, but without netem in the kernel "
+            f"this machine emulates links of at most {WIREFILTER_MAX_MTU_BYTES}",
+            f"declare mtu_bytes: {WIREFILTER_MAX_MTU_BYTES}, or use a kernel with sch_netem",
+        )
+    with netns.locked():
+        for end in _ends(link):
+            if not netns.exists(end.router):
+                raise CausewayError(
+                    f"the WAN link {link.name} needs the network {end.router}, which does not stand",
+                    "make both regions' networks first",
+                )
+        names.link_dir(link.stack, link.name).mkdir(parents=True, exist_ok=True)
+        if engine == "netem":
+            _ensure_veth(link)
+        else:
+            _ensure_wire(link)
+        for end in _ends(link):
+            _address_and_route(link, end)
+
+
+def inspect(link: Link) -> LinkState:
+    """Look whether everything `ensure` makes is there and runs with these parameters; changes nothing."""
+    engine = supported_engine()
+    problem = next(_problems(link, engine), None)
+    return LinkState(problem is None, problem, engine)
+
+
+def remove(stack: str, name: str) -> None:
+    """Remove a link: its processes, its interfaces and, with them, its routes."""
+    with netns.locked():
+        folder = names.link_dir(stack, name)
+        _stop(_processes(folder))
+        device = names.link_interface(stack, name)
+        for router, note in netns.owned(stack).items():
+            if note.get("kind") == "router" and netns.exists(router) and device in netns.links(router):
+                netns.batch(router, [f"link del {device}"])
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _problems(link: Link, engine: Engine) -> Iterator[str]:
+    device = names.link_interface(link.stack, link.name)
+    for end in _ends(link):
+        if not netns.exists(end.router):
+            yield f"the namespace {end.router} is gone"
+            return
+        interface = netns.links(end.router).get(device)
+        if interface is None or "UP" not in interface["flags"]:
+            yield f"the interface {device} in {end.router} is gone or down"
+            return
+        if str(end.address) not in netns.addresses(interface) or interface["mtu"] != link.mtu_bytes:
+            yield f"{device} in {end.router} does not carry {end.address} at MTU {link.mtu_bytes}"
+        if not _route(end, device):
+            yield f"{end.router} has no route to {end.far_cidr} over the link"
+        if engine == "netem" and "netem" not in run(["tc", "-n", end.router, "qdisc", "show", "dev", device]):
+            yield f"{device} in {end.router} has lost its delay and loss"
+    for role, argv in _commands(link).items() if engine == "wirefilter" else ():
+        if not _running(names.link_dir(link.stack, link.name) / f"{role}.pid", argv):
+            yield f"the process of {role} does not run with the declared parameters"
+
+
+def _route(end: _End, device: str) -> list[netns.Record]:
+    return netns.read(end.router, "-4", "route", "show", str(end.far_cidr), "dev", device)
+
+
+def _address_and_route(link: Link, end: _End) -> None:
+    device = names.link_interface(link.stack, link.name)
+    lines = netns.set_addresses(netns.links(end.router)[device], device, str(end.address))
+    mac, peer_mac = (names.mac(link.stack, link.name, router) for router in (end.router, end.peer_router))
+    lines.append(f'link set {device} address {mac} mtu {link.mtu_bytes} alias "WAN {link.name}" up')
+    # A leased line asks for nobody's MAC address: the first packet must not wait for, or be lost with, ARP.
+    lines.append(f"neigh replace {end.via} lladdr {peer_mac} dev {device} nud permanent")
+    # A changed delay changes the metric, and the kernel takes that for another route.
+    old = [r for r in _route(end, device) if r.get("metric") != link.metric]
+    lines += [f"route del {end.far_cidr} dev {device} metric {r.get('metric', 0)}" for r in old]
+    lines.append(f"route replace {end.far_cidr} via {end.via} dev {device} metric {link.metric}")
+    netns.batch(end.router, lines)
+
+
+def _ensure_veth(link: Link) -> None:
+    """A cable between the two routers; each end delays, drops and paces what it sends."""
+    device = names.link_interface(link.stack, link.name)
+    here, there = _ends(link)
+    present = [end for end in (here, there) if device in netns.links(end.router)]
+    if len(present) < 2:
+        for end in present:
+            netns.batch(end.router, [f"link del {device}"])
+        netns.batch(here.router, [f"link add {device} type veth peer name {device} netns {there.router}"])
+    for end in (here, there):
+        run(["tc", "-n", end.router, "qdisc", "replace", "dev", device, "root", *netem_arguments(link)])
+
+
+def netem_arguments(link: Link) -> list[str]:
+    """The qdisc that one direction of the link is."""
+    limit_packets = max(link.queue_bytes // link.mtu_bytes, 100)
+    return [
+        *["netem", "limit", str(limit_packets), "delay", f"{link.one_way_ms:g}ms"],
+        *["loss", f"{link.loss_pct:g}%", "rate", f"{link.rate_bytes_s * 8}bit"],
+    ]
+
+
+def _commands(link: Link) -> dict[str, list[str]]:
+    """The three processes of a wirefilter link; a changed parameter shows as a changed command."""
+    folder = names.link_dir(link.stack, link.name)
+    device = names.link_interface(link.stack, link.name)
+    commands = {
+        side: ["vde_switch", "-s", f"{folder}/{side}", "-t", device, "-p", f"{folder}/{side}.pid", "-d"]
+        for side in ("a", "b")
+    }
+    commands["wire"] = [
+        *["wirefilter", "--daemon", "--pidfile", f"{folder}/wire.pid", "-M", f"{folder}/wire.mgmt"],
+        *["-v", f"{folder}/a:{folder}/b", "-d", f"{link.one_way_ms:g}", "-l", f"{link.loss_pct:g}"],
+        *["-b", str(link.rate_bytes_s), "-c", str(link.queue_bytes)],
+    ]
+    return commands
+
+
+def _ensure_wire(link: Link) -> None:
+    folder, device = names.link_dir(link.stack, link.name), names.link_interface(link.stack, link.name)
+    commands = _commands(link)
+    for side, end in zip(("a", "b"), _ends(link), strict=True):
+        if _running(folder / f"{side}.pid", commands[side]) and device in netns.links(end.router):
+            continue
+        # The wire goes, too: it would hold on to the old switch's socket.
+        _stop([*_processes(folder, f"{folder}/{side}.pid"), *_processes(folder, f"{folder}/wire.pid")])
+        shutil.rmtree(folder / side, ignore_errors=True)
+        # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
+        run(netns.inside(end.router, commands[side]), log=folder / f"{side}.log")
+        _await(folder / f"{side}.pid", commands[side])
+    if not _running(folder / "wire.pid", commands["wire"]):
+        _stop(_processes(folder, f"{folder}/wire.pid"))
+        (folder / "wire.mgmt").unlink(missing_ok=True)
+        run(commands["wire"], log=folder / "wire.log")
+        _await(folder / "wire.pid", commands["wire"])
+
+
+def _command_line(pid: int) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return []
+
+
+def _running(pid_file: Path, argv: list[str]) -> bool:
+    """Whether the process of that file lives and is the one we would start now."""
+    text = pid_file.read_text().strip() if pid_file.exists() else ""
+    return text.isdigit() and _command_line(int(text)) == argv
+
+
+def _await(pid_file: Path, argv: list[str]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not _running(pid_file, argv):
+        if time.monotonic() > deadline:
+            raise CausewayError(
+                f"{argv[0]} of the WAN link {pid_file.parent.name} did not start",
+                f"see {pid_file.with_suffix('.log')}",
+            )
+        time.sleep(0.02)
+
+
+def _processes(folder: Path, exact: str = "") -> list[int]:
+    """Processes whose command line names something in this folder, or exactly `exact`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        words = _command_line(int(entry.name)) if entry.name.isdigit() else []
+        if words and words[0] in ("vde_switch", "wirefilter"):
+            hit = exact in words if exact else any(word.startswith(f"{folder}/") for word in words)
+            found += [int(entry.name)] if hit else []
+    return found
+
+
+def stop_all(folder: Path) -> list[int]:
+    """End every link process of ours that works under `folder`; returns their ids."""
+    found = _processes(folder)
+    _stop(found)
+    return found
+
+
+def _stop(pids: list[int]) -> None:
+    for sign, patience_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, STOP_TIMEOUT_S)):
+        for pid in pids:
+            try:
+                os.kill(pid, sign)
+            except ProcessLookupError:
+                continue
+        deadline = time.monotonic() + patience_s
+        while (pids := [pid for pid in pids if _command_line(pid)]) and time.monotonic() < deadline:
+            time.sleep(0.02)
