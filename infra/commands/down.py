@@ -1,0 +1,46 @@
+"""`causeway down`: the real `pulumi destroy`, and then a look whether anything is left."""
+
+import shutil
+
+from infra.errors import CausewayError, ExitCode
+from infra.handoff.contract import stack_dir
+from infra.handoff.ssh import ROOT
+from infra.providers.local import sweep
+from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists
+
+
+def down(stack: str) -> int:
+    """Take the stack away, with whatever a killed run or a lost state left of it. Returns the exit code."""
+    with only_one(stack):
+        if stack_exists(stack):
+            done = pulumi(["destroy", "--yes", "--skip-preview", "--stack", stack])
+            if done.returncode:
+                raise CausewayError(
+                    f"pulumi could not take stack {stack} away: the diagnostics above say why",
+                    hint=f"mend it and run ./run down {stack} again",
+                )
+            require(["stack", "rm", "--yes", "--preserve-config", "--stack", stack])
+            _forget_salt(stack)
+        for thing in sweep.sweep(stack):
+            print(f"swept {thing}")
+        shutil.rmtree(ROOT / stack_dir(stack), ignore_errors=True)
+    (CAUSEWAY_DIR / "locks" / stack).unlink(missing_ok=True)
+    left = sweep.leftovers(stack)
+    if left:
+        raise CausewayError(f"left behind of stack {stack}: {', '.join(left)}", hint="run ./run down again")
+    print(f"Stack {stack} is gone: nothing is left of it.")
+    return ExitCode.OK
+
+
+def _forget_salt(stack: str) -> None:
+    """Take out what Pulumi wrote into the declaration to encrypt a state that no longer exists.
+
+    Kept where the file holds encrypted values: they cannot be read without it.
+    """
+    path = ROOT / f"Pulumi.{stack}.yaml"
+    if not path.exists():
+        return
+    text = path.read_text()
+    if "secure:" not in text:
+        lines = [line for line in text.splitlines(keepends=True) if not line.startswith("encryptionsalt:")]
+        path.write_text("".join(lines))

@@ -1,0 +1,98 @@
+"""`causeway up`: the declaration checked, the real `pulumi up`, and a table of what stands."""
+
+import sys
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from infra.checks import load, require_valid
+from infra.errors import CausewayError, ExitCode
+from infra.handoff.contract import Contract, load_contract, stack_dir
+from infra.handoff.measure import LinkMeasurement, measure_links
+from infra.handoff.ssh import ROOT
+from infra.handoff.variables import FEATURES, feature_hosts
+from infra.handoff.verify import VerificationResult, load_result
+from infra.pulumi_cli import only_one, pulumi, require
+
+
+def up(stack: str, *, measure: bool = True) -> int:
+    """Stand the stack up, or bring it back to what is declared. Returns the exit code."""
+    started = time.monotonic()
+    declaration = load(declaration_file(stack))
+    for warning in require_valid(declaration.spec, declaration.source):
+        print(warning, file=sys.stderr)
+    with only_one(stack):
+        require(["stack", "select", "--create", stack])
+        # With --refresh, because what Pulumi remembers is not what stands after a reboot.
+        done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])
+        if done.returncode:
+            _report_failure(stack, time.monotonic() - started)
+            return ExitCode.FAILED
+        contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+        measured = measure_links(contract, print) if measure else []
+    show_standing(contract, measured, load_result(stack), time.monotonic() - started)
+    return ExitCode.FAILED if any(link.problem for link in measured) else ExitCode.OK
+
+
+def declaration_file(stack: str) -> Path:
+    """Where a stack is declared, as short as the user would write it."""
+    path = ROOT / f"Pulumi.{stack}.yaml"
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def show_standing(
+    contract: Contract, measured: list[LinkMeasurement], checks: VerificationResult, took_s: float
+) -> None:
+    """What stands, as tables: regions with their nodes, links with promise and truth, roles, checks."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(_regions_table(contract))
+    if measured:
+        console.print(_links_table(contract, measured))
+    for feature in FEATURES:
+        console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
+    console.print(checks.summary())
+    if any(pool.gpus_simulated for pool in contract.pools.values()):
+        console.print("GPUs of local nodes are declared but simulated: there is no GPU behind them.")
+    console.print(f"Stack {contract.stack} stands, after {took_s:.0f} s.")
+
+
+def _regions_table(contract: Contract) -> Table:
+    table = Table(title=f"Cluster {contract.cluster}", title_justify="left")
+    for column in ("region", "pool", "role", "nodes", "addresses", "GPUs"):
+        table.add_column(column)
+    for key, pool in contract.pools.items():
+        addresses = [str(host.address) for host in contract.hosts.values() if host.pool == key]
+        gpus = f"{len(addresses) * pool.gpus} × {pool.gpu_model}" if pool.gpus else "–"
+        simulated = " (simulated)" if pool.gpus_simulated else ""
+        span = addresses[0] if len(addresses) == 1 else f"{addresses[0]} … {addresses[-1]}"
+        table.add_row(pool.region, pool.name, pool.role, str(len(addresses)), span, gpus + simulated)
+    return table
+
+
+def _links_table(contract: Contract, measured: list[LinkMeasurement]) -> Table:
+    table = Table(title="WAN links: measured (declared)", title_justify="left")
+    for column in ("link", "between", "RTT ms", "loss % one way", "TCP Mbit/s", "congestion control"):
+        table.add_column(column)
+    for found in measured:
+        link = contract.links[found.link]
+        row = [found.link, f"{link.a} – {link.b}"]
+        if found.problem:
+            table.add_row(*row, f"not measured: {found.problem}", "", "", link.congestion_control)
+            continue
+        table.add_row(
+            *row,
+            f"{found.rtt_ms:g} ({link.rtt_ms:g})",
+            f"{found.loss_pct:g} ({link.loss_pct:g})",
+            f"{found.rate_mbps:g} ({link.bandwidth_mbps:g})",
+            link.congestion_control,
+        )
+    return table
+
+
+def _report_failure(stack: str, took_s: float) -> None:
+    raise CausewayError(
+        f"stack {stack} does not stand as declared (after {took_s:.0f} s): the diagnostics above say why",
+        hint=f"mend it and run ./run up {stack} again: what stands already is kept",
+    )

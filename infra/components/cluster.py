@@ -1,0 +1,49 @@
+"""What all parts of a stack stand on: the plan, the access key and, for local nodes, this machine."""
+
+from collections.abc import Sequence
+
+import pulumi
+
+from infra.handoff.contract import Contract, build_contract
+from infra.handoff.resources import SshKey
+from infra.planning.plan import Plan, make_plan
+from infra.providers.local.names import CHECKOUT
+from infra.providers.local.resources import Machine
+from infra.spec import ClusterSpec, RegionSpec
+
+
+class Cluster(pulumi.ComponentResource):
+    """The ground under the regions of one declaration."""
+
+    def __init__(self, spec: ClusterSpec, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("causeway:cluster:Cluster", spec.name, None, opts)
+        self.spec = spec
+        self.stack = pulumi.get_stack()
+        self.plan: Plan = make_plan(spec)
+        self.contract: Contract = build_contract(spec, self.plan, self.stack)
+        child = pulumi.ResourceOptions(parent=self)
+        self.key = SshKey("access", self.stack, child)
+        self._machine = self._find_machine(child)
+        self.register_outputs({"public_key": self.key.public_key})
+
+    def require_machine(self) -> Machine:
+        """This machine, which every local region stands on; RuntimeError when there is no such region."""
+        if self._machine is None:
+            raise RuntimeError("no region of this cluster stands on this machine")
+        return self._machine
+
+    def local_regions(self) -> Sequence[RegionSpec]:
+        """The regions whose nodes stand on this machine."""
+        return [region for region in self.spec.regions if region.provider.kind == "local"]
+
+    def _find_machine(self, child: pulumi.ResourceOptions) -> Machine | None:
+        local = self.local_regions()
+        if not local:
+            return None
+        inputs = {
+            "stack": self.stack,
+            "checkout": str(CHECKOUT),
+            "cidrs": {region.name: str(region.cidr) for region in local},
+            "nodes": sum(len(self.plan.region_nodes(region.name)) for region in local),
+        }
+        return Machine("machine", inputs, child)

@@ -1,0 +1,71 @@
+"""Configuration and proof: the roles wave by wave, then the verification of every node."""
+
+from typing import Any
+
+import pulumi
+
+from infra.components.inventory import Inventory
+from infra.handoff.contract import Contract
+from infra.handoff.inventory import group_hosts, inventory_data
+from infra.handoff.resources import ROOT, Configuration, Verification, hosts_of, tree_hash, value_hash
+from infra.handoff.variables import FEATURES
+
+
+class Rollout(pulumi.ComponentResource):
+    """The roles on every host, one wave after the other, and the checks once all waves are through.
+
+    The hashes of roles and variables are inputs, so that a changed role shows in `pulumi preview`.
+    """
+
+    def __init__(self, inventory: Inventory, opts: pulumi.ResourceOptions | None = None) -> None:
+        cluster = inventory.cluster
+        super().__init__("causeway:handoff:Rollout", cluster.spec.name, None, opts)
+        self.inventory = inventory
+        roles = {role: tree_hash(f"roles/{role}") for role in FEATURES} | {
+            "playbooks": tree_hash("playbooks", "ansible.cfg"),
+            "overrides": tree_hash(f"inventories/{cluster.stack}"),
+        }
+        before: list[pulumi.Resource] = [inventory]
+        for regions in cluster.spec.rollout():
+            before = [self._wave(regions, roles, before)]
+        inputs = {
+            "stack": cluster.stack,
+            "checks": tree_hash("tests/verify"),
+            "roles": roles,
+            "contract": value_hash(cluster.contract.model_dump(mode="json")),
+            "instances": inventory.instances.apply(value_hash),
+        }
+        self.verification = Verification(
+            "verification", inputs, pulumi.ResourceOptions(parent=self, depends_on=before)
+        )
+        self.register_outputs({})
+
+    def _wave(
+        self, regions: tuple[str, ...], roles: dict[str, str], before: list[pulumi.Resource]
+    ) -> Configuration:
+        cluster = self.inventory.cluster
+        variables = _variable_hashes(cluster.contract)
+        names = hosts_of(cluster.contract, regions)
+        hosts = self.inventory.instances.apply(
+            lambda instances: {
+                name: {"instance": instances[name]["id"], "variables": variables[name]} for name in names
+            }
+        )
+        wave = "+".join(regions)
+        return Configuration(
+            f"configure-{wave}",
+            {"stack": cluster.stack, "wave": wave, "hosts": hosts, "roles": roles},
+            pulumi.ResourceOptions(parent=self, depends_on=before),
+        )
+
+
+def _variable_hashes(contract: Contract) -> dict[str, str]:
+    """Per host, one hash over everything a role can see of it: its groups' variables, and all addresses."""
+    data: dict[str, Any] = inventory_data(contract, ROOT)
+    addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
+    seen: dict[str, dict[str, Any]] = {name: {} for name in contract.hosts}
+    everyone = data.get("all", {}).get("vars", {})
+    for group, content in data.items():
+        for name in group_hosts(data, [group]):
+            seen[name][group] = content.get("vars", {})
+    return {name: value_hash([addresses, everyone, groups]) for name, groups in seen.items()}

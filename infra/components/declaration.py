@@ -1,0 +1,22 @@
+"""The declaration as Pulumi hands it to the program."""
+
+import pulumi
+
+from infra.checks import DeclarationError, Source, parse_spec, require_valid
+from infra.spec import ClusterSpec
+
+
+def declared_cluster() -> ClusterSpec:
+    """`causeway:cluster` of the selected stack, parsed and checked.
+
+    Raises pulumi.RunError with every problem, one a line, when it cannot be used; warnings are logged.
+    """
+    source = Source(f"Pulumi.{pulumi.get_stack()}.yaml")
+    try:
+        spec = parse_spec(pulumi.Config("causeway").require_object("cluster"), source)
+        warnings = require_valid(spec, source)
+    except DeclarationError as error:
+        raise pulumi.RunError(str(error)) from None
+    for warning in warnings:
+        pulumi.log.warn(str(warning))
+    return spec

@@ -1,0 +1,42 @@
+"""The hand-off: the contract as a stack output and as files, once the nodes stand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pulumi
+
+from infra.components.cluster import Cluster
+from infra.components.region import Region
+from infra.components.wan_link import WanLink
+from infra.handoff.resources import InventoryFiles
+
+
+class Inventory(pulumi.ComponentResource):
+    """What Ansible, ssh and verification read. `instances` maps every host to {id, host_key}."""
+
+    instances: pulumi.Output[dict[str, Any]]
+    contract: pulumi.Output[dict[str, Any]]
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        regions: Sequence[Region],
+        links: Sequence[WanLink],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("causeway:handoff:Inventory", cluster.spec.name, None, opts)
+        self.cluster = cluster
+        self.instances = pulumi.Output.all(*(region.instances for region in regions)).apply(
+            lambda parts: {name: instance for part in parts for name, instance in part.items()}
+        )
+        host_keys = self.instances.apply(
+            lambda instances: {name: instance["host_key"] for name, instance in instances.items()}
+        )
+        files = InventoryFiles(
+            "inventory",
+            {"contract": cluster.contract.model_dump(mode="json"), "host_keys": host_keys},
+            pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
+        )
+        self.contract = files.contract
+        self.files = files
+        self.register_outputs({"contract": self.contract})

@@ -1,0 +1,101 @@
+"""A region and its node pools, on whichever provider it declares."""
+
+from typing import Any
+
+import pulumi
+
+from infra.components.cluster import Cluster
+from infra.planning import addresses
+from infra.providers.existing.resources import ExistingNodePool
+from infra.providers.local.resources import LocalNetwork, LocalNodePool
+from infra.spec import ExistingProvider, NodePoolSpec, RegionSpec
+
+
+class NodePool(pulumi.ComponentResource):
+    """Nodes of one kind. `instances` maps a host's name to {id, host_key}."""
+
+    instances: pulumi.Output[dict[str, Any]]
+
+    def __init__(
+        self,
+        name: str,
+        spec: NodePoolSpec,
+        region: RegionSpec,
+        cluster: Cluster,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("causeway:region:NodePool", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        inputs = {"stack": cluster.stack, "region": region.name, "pool": spec.name}
+        if isinstance(region.provider, ExistingProvider):
+            inputs |= _existing_inputs(spec, region, region.provider, cluster)
+            self.instances = ExistingNodePool(f"{name}-hosts", inputs, child).instances
+        else:
+            inputs |= _local_inputs(spec, region, cluster, self.urn)
+            self.instances = LocalNodePool(f"{name}-nodes", inputs, child).instances
+        self.register_outputs({"instances": self.instances})
+
+
+class Region(pulumi.ComponentResource):
+    """One site: its network where the provider makes one, and its pools."""
+
+    instances: pulumi.Output[dict[str, Any]]
+    """{host name: {id, host_key}} of all pools."""
+
+    def __init__(
+        self, name: str, spec: RegionSpec, cluster: Cluster, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("causeway:region:Region", name, None, opts)
+        self.spec = spec
+        under = [self._network(name, cluster)] if spec.provider.kind == "local" else []
+        child = pulumi.ResourceOptions(parent=self, depends_on=under)
+        pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
+        self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)
+        self.register_outputs({"instances": self.instances})
+
+    def _network(self, name: str, cluster: Cluster) -> LocalNetwork:
+        peers = [str(other.cidr) for other in cluster.local_regions() if other.name != name]
+        inputs = {
+            "stack": cluster.stack,
+            "region": name,
+            "cidr": str(self.spec.cidr),
+            "mtu_bytes": self.spec.mtu_bytes,
+            "peers": peers,
+        }
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[cluster.require_machine()])
+        return LocalNetwork(f"{name}-network", inputs, opts)
+
+
+def _local_inputs(
+    spec: NodePoolSpec, region: RegionSpec, cluster: Cluster, urn: pulumi.Output[str]
+) -> dict[str, Any]:
+    return {
+        "nodes": {node.name: str(node.address) for node in cluster.plan.pool_nodes(region.name, spec.name)},
+        "cidr": str(region.cidr),
+        "gateway": str(addresses.router_address(region.cidr)),
+        "mtu_bytes": region.mtu_bytes,
+        "shm_gib": spec.shm_gib,
+        "image": cluster.require_machine().image,
+        "public_key": cluster.key.public_key,
+        "urn": urn,
+    }
+
+
+def _existing_inputs(
+    spec: NodePoolSpec, region: RegionSpec, provider: ExistingProvider, cluster: Cluster
+) -> dict[str, Any]:
+    names = [node.name for node in cluster.plan.pool_nodes(region.name, spec.name)]
+    contract = cluster.contract.regions[region.name]
+    return {
+        "hosts": {
+            name: {"address": str(host.address), "port": host.ssh_port, "host_key": host.host_key}
+            for name, host in zip(names, spec.hosts, strict=True)
+        },
+        "ssh_user": provider.ssh_user,
+        "ssh_key_file": contract.ssh_private_key_file,
+        "public_key": cluster.key.public_key,
+    }
+
+
+def _merged(pools: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: instance for pool in pools for name, instance in pool.items()}

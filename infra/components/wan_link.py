@@ -1,0 +1,49 @@
+"""A WAN link between two regions."""
+
+import pulumi
+
+from infra.components.cluster import Cluster
+from infra.components.region import Region
+from infra.planning import addresses
+from infra.providers.local.resources import LocalWanLink
+from infra.spec import WanLinkSpec
+
+
+class WanLink(pulumi.ComponentResource):
+    """One road. Between local regions it is emulated with its delay, rate and loss; where the machines exist
+    already, the carrier's link does, too, and only the hosts' settings follow from it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        spec: WanLinkSpec,
+        a: Region,
+        b: Region,
+        cluster: Cluster,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        super().__init__("causeway:wan:Link", name, None, opts)
+        self.spec = spec
+        if a.spec.provider.kind == b.spec.provider.kind == "local":
+            self._emulate(name, a, b, cluster)
+        self.register_outputs({})
+
+    def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> None:
+        index = [link.name for link in cluster.spec.wan_links].index(name)
+        a_address, b_address = addresses.link_interfaces(index)
+        inputs = {
+            "stack": cluster.stack,
+            "link": name,
+            "a": a.spec.name,
+            "b": b.spec.name,
+            "a_address": str(a_address),
+            "b_address": str(b_address),
+            "a_cidr": str(a.spec.cidr),
+            "b_cidr": str(b.spec.cidr),
+            "rtt_ms": self.spec.rtt_ms,
+            "bandwidth_mbps": self.spec.bandwidth_mbps,
+            "loss_pct": self.spec.loss_pct,
+            "mtu_bytes": self.spec.mtu_bytes,
+        }
+        LocalWanLink(f"{name}-emulation", inputs, pulumi.ResourceOptions(parent=self, depends_on=[a, b]))

@@ -1,0 +1,265 @@
+"""The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+
+from infra.errors import CausewayError
+from infra.handoff import ssh, verify
+from infra.handoff.contract import Contract, stack_dir
+from infra.handoff.runner import Progress, run_playbook
+from infra.providers.lifecycle import Lifecycle, Managed, Properties
+
+ROOT = ssh.ROOT
+
+
+class SshKeyLifecycle(Lifecycle):
+    """The stack's key pair: a secret in the state, a file (0600) on the controller for OpenSSH."""
+
+    outputs = ("public_key", "private_key")
+    replace_on = ("stack",)
+
+    def identity(self, inputs: Properties) -> str:
+        """One per stack."""
+        return f"ssh/{inputs['stack']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Generate it, or write the known one back to where it belongs."""
+        path = self._path(inputs)
+        if known.get("private_key"):
+            self._restore(path, known)
+        ssh.generate_key(path, comment=f"causeway {inputs['stack']}")
+        public = path.with_suffix(".pub").read_text().strip()
+        return {"public_key": public, "private_key": path.read_text()}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """A controller that has the state but not the files gets the files."""
+        self._restore(self._path(properties), properties)
+        return []
+
+    def remove(self, properties: Properties) -> None:
+        """Delete both files."""
+        path = self._path(properties)
+        path.unlink(missing_ok=True)
+        path.with_suffix(".pub").unlink(missing_ok=True)
+
+    def _path(self, properties: Properties) -> Path:
+        return ROOT / stack_dir(properties["stack"]) / "ssh" / "id_ed25519"
+
+    def _restore(self, path: Path, properties: Properties) -> None:
+        if path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+        path.write_text(properties["private_key"])
+        path.with_suffix(".pub").write_text(properties["public_key"] + "\n")
+
+
+class SshKey(Managed):
+    """The key by which the controller reaches every node of the stack."""
+
+    public_key: pulumi.Output[str]
+    private_key: pulumi.Output[str]
+
+    def __init__(self, name: str, stack: str, opts: pulumi.ResourceOptions) -> None:
+        secret = pulumi.ResourceOptions(additional_secret_outputs=["private_key"])
+        super().__init__(SshKeyLifecycle, name, {"stack": stack}, pulumi.ResourceOptions.merge(opts, secret))
+
+
+class InventoryLifecycle(Lifecycle):
+    """The contract, the known hosts and the ssh_config as files under the stack's folder."""
+
+    def identity(self, inputs: Properties) -> str:
+        """One per stack."""
+        return f"inventory/{inputs['contract']['stack']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Write the files, each whole or not at all."""
+        for path, text in self._files(inputs).items():
+            _write(path, text)
+        source = ROOT / "inventories" / inputs["contract"]["stack"] / "causeway.yml"
+        if not source.exists():
+            _write(source, "---\nplugin: causeway\n")
+        return {}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """Files that are missing or say something else."""
+        return [
+            f"{path.relative_to(ROOT)} is not what `up` wrote"
+            for path, text in self._files(properties).items()
+            if not path.exists() or path.read_text() != text
+        ]
+
+    def remove(self, properties: Properties) -> None:
+        """Delete the files."""
+        for path in self._files(properties):
+            path.unlink(missing_ok=True)
+
+    def _files(self, properties: Properties) -> dict[Path, str]:
+        contract = Contract.model_validate(properties["contract"])
+        folder = ROOT / stack_dir(contract.stack)
+        return {
+            folder / "contract.json": contract.model_dump_json(indent=1) + "\n",
+            ROOT / contract.known_hosts_file: ssh.known_hosts(contract, properties["host_keys"]),
+            ssh.ssh_config_file(contract.stack): ssh.ssh_config(contract),
+        }
+
+
+class InventoryFiles(Managed):
+    """What Ansible, ssh and verification read."""
+
+    contract: pulumi.Output[dict[str, Any]]
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(InventoryLifecycle, name, inputs, opts)
+
+
+class ConfigurationLifecycle(Lifecycle):
+    """One wave: the roles, on the hosts of some regions.
+
+    A converge record per host says which roles and variables it last took, and as which instance; only
+    hosts whose record differs are touched, so an interrupted `up` goes on where it stopped.
+    """
+
+    outputs = ("unreachable",)
+    replace_on = ("stack",)
+
+    def identity(self, inputs: Properties) -> str:
+        """One per wave."""
+        return f"configuration/{inputs['stack']}/{inputs['wave']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Converge the hosts whose record is not current.
+
+        A failed host fails the wave, after the others finished. A host that does not answer does not hold
+        up the waves behind: it is reported here, tried again at the next `up`, and fails the verification.
+        """
+        stale = self._stale(inputs)
+        if not stale:
+            return {"unreachable": []}
+        folder = ROOT / stack_dir(inputs["stack"])
+        for name in stale:
+            _record(inputs, name).unlink(missing_ok=True)
+        result = run_playbook(
+            "playbooks/site.yml",
+            stack=inputs["stack"],
+            limit=stale,
+            run_dir=folder / "runs" / inputs["wave"],
+            on_progress=_say,
+        )
+        for name in stale:
+            if result.hosts[name].state == "ok":
+                _write(_record(inputs, name), _digest(inputs, name) + "\n")
+        if any(host.state == "failed" for host in result.hosts.values()):
+            raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
+        unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
+        if unreachable:
+            print(result.report(), flush=True)
+        return {"unreachable": unreachable}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """Hosts that never took what is declared."""
+        return [f"{name}: not configured as declared" for name in self._stale(properties)]
+
+    def remove(self, properties: Properties) -> None:
+        """Forget the records; the nodes keep their configuration for as long as they stand."""
+        for name in properties["hosts"]:
+            _record(properties, name).unlink(missing_ok=True)
+
+    def _stale(self, properties: Properties) -> list[str]:
+        return [
+            name
+            for name in properties["hosts"]
+            if not (path := _record(properties, name)).exists()
+            or path.read_text().strip() != _digest(properties, name)
+        ]
+
+
+class Configuration(Managed):
+    """A wave of regions, configured by the roles."""
+
+    unreachable: pulumi.Output[list[str]]
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(ConfigurationLifecycle, name, inputs, opts)
+
+
+class VerificationLifecycle(Lifecycle):
+    """The proof: Testinfra against every node, once the waves are through."""
+
+    outputs = ("effective", "rendered_only", "unsupported")
+    replace_on = ("stack",)
+
+    def identity(self, inputs: Properties) -> str:
+        """One per stack."""
+        return f"verification/{inputs['stack']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Run all checks; CausewayError that names every failed one and every host that was not reached."""
+        result = verify.verify_stack(inputs["stack"])
+        if not result.passed:
+            raise CausewayError(
+                result.report(), hint="./run exec ansible-playbook playbooks/verify.yml shows it again"
+            )
+        return {kind: result.count(kind) for kind in self.outputs}
+
+    def remove(self, properties: Properties) -> None:
+        """Nothing stands for it."""
+
+
+class Verification(Managed):
+    """What was proven, counted: effective, rendered only, unsupported here."""
+
+    effective: pulumi.Output[int]
+    rendered_only: pulumi.Output[int]
+    unsupported: pulumi.Output[int]
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(VerificationLifecycle, name, inputs, opts)
+
+
+def tree_hash(*paths: str) -> str:
+    """One hash over the files below these paths of the checkout, molecule scenarios left out."""
+    digest = hashlib.sha256()
+    for start in paths:
+        top = ROOT / start
+        files = [top] if top.is_file() else sorted(p for p in top.rglob("*") if p.is_file())
+        for file in files:
+            relative = file.relative_to(ROOT)
+            if not {"molecule", "__pycache__"} & set(relative.parts):
+                digest.update(f"{relative}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def value_hash(value: Any) -> str:
+    """One hash over a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _digest(properties: Properties, name: str) -> str:
+    """What a host's converge record must say: its instance and variables, and the roles of the wave."""
+    return value_hash([properties["hosts"][name], properties["roles"]])
+
+
+def _record(properties: Properties, name: str) -> Path:
+    return ROOT / stack_dir(properties["stack"]) / "converged" / name
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def _say(progress: Progress) -> None:
+    print(progress, flush=True)
+
+
+def hosts_of(contract: Contract, regions: Sequence[str]) -> list[str]:
+    """The hosts of some regions, in declared order."""
+    return [name for region in regions for name in contract.region_hosts(region)]

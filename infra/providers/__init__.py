@@ -1,0 +1,1 @@
+"""Where nodes come from, and what Pulumi may ask of them."""

@@ -1,0 +1,1 @@
+"""Machines you already have: reached, configured, verified; never created, never deleted."""

@@ -1,0 +1,213 @@
+"""The bridge between Pulumi's dynamic providers and our own code.
+
+Pulumi pickles a dynamic provider into the state and runs that copy at refresh and destroy. So the
+pickled part here is one line, the dotted name of a `Lifecycle`; the code behind the name is always
+today's. A lifecycle is convergent: `ensure` serves create and update alike and completes whatever an
+earlier, killed run left half made; `observe` is what `pulumi refresh` sees.
+"""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pulumi
+from pulumi import dynamic
+
+from infra.errors import CausewayError
+
+Properties = Mapping[str, Any]
+"""A resource's properties as Pulumi keeps them: JSON values under the names of inputs and outputs."""
+
+PROVIDER_KEY = "__provider"
+DRIFT = "drift"
+"""Output of every resource: what `observe` found to differ. Not empty means that `up` will repair it."""
+
+
+class Lifecycle(ABC):
+    """What one kind of resource does when Pulumi asks."""
+
+    outputs: ClassVar[tuple[str, ...]] = ()
+    """Properties that `ensure` adds to the inputs."""
+    replace_on: ClassVar[tuple[str, ...]] = ()
+    """Inputs that cannot change on a standing resource."""
+
+    @abstractmethod
+    def identity(self, inputs: Properties) -> str:
+        """The resource's ID; the same for the same declaration, so that a killed create is adopted."""
+
+    @abstractmethod
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Make it so, from whatever is there. `known`: the last outputs, empty on create. Returns outputs."""
+
+    def observe(self, properties: Properties) -> list[str] | None:
+        """What differs from `properties` in reality, one sentence each; None when the resource is gone."""
+        return []
+
+    @abstractmethod
+    def remove(self, properties: Properties) -> None:
+        """Take away what `ensure` made; not an error when it is gone already."""
+
+
+class ByName(dynamic.ResourceProvider):
+    """The provider that is pickled into the state: it finds the lifecycle by its dotted name."""
+
+    serialize_as_secret_always = False  # a name is no secret, and a secret would hide every diff
+
+    def __init__(self, target: str) -> None:
+        super().__init__()
+        self.target = target
+
+    def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
+        """Ensure from nothing, or from what a killed run left."""
+        lifecycle, inputs = self._open(props)
+        return dynamic.CreateResult(lifecycle.identity(inputs), _ensure(lifecycle, inputs, {}))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.UpdateResult:
+        """Ensure from what stands."""
+        lifecycle, inputs = self._open(_news)
+        return dynamic.UpdateResult(_ensure(lifecycle, inputs, _without_provider(_olds)))
+
+    def read(self, id_: str, props: dict[str, Any]) -> dynamic.ReadResult:
+        """Look at reality: the inputs stay as declared, the drift goes into the outputs."""
+        lifecycle, properties = self._open(props)
+        with _PlainErrors():
+            drift = lifecycle.observe(properties)
+        if drift is None:
+            return dynamic.ReadResult(None, {})
+        inputs = {k: v for k, v in properties.items() if k not in (*lifecycle.outputs, DRIFT)}
+        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, inputs)
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
+        """Changed when an input differs from the last one, or when the last look found drift."""
+        lifecycle, news = self._open(_news)
+        changed = [key for key, value in news.items() if _olds.get(key) != value]
+        replaces = [key for key in changed if key in lifecycle.replace_on]
+        return dynamic.DiffResult(
+            changes=bool(changed or _olds.get(DRIFT)),
+            replaces=replaces,
+            stables=[],
+            delete_before_replace=True,
+        )
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Take it away."""
+        lifecycle, properties = self._open(_props)
+        with _PlainErrors():
+            lifecycle.remove(properties)
+
+    def _open(self, props: dict[str, Any]) -> tuple[Lifecycle, dict[str, Any]]:
+        _die_with_engine()
+        module, _, name = self.target.partition(":")
+        lifecycle: Lifecycle = getattr(import_module(module), name)()
+        return lifecycle, _without_provider(props)
+
+
+class Managed(dynamic.Resource):
+    """A resource whose work is done by a lifecycle of ours. Subclasses annotate their outputs."""
+
+    drift: pulumi.Output[list[str]]
+
+    def __init__(
+        self,
+        lifecycle: type[Lifecycle],
+        name: str,
+        inputs: Mapping[str, pulumi.Input[Any]],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        outputs = dict.fromkeys((*lifecycle.outputs, DRIFT))
+        target = f"{lifecycle.__module__}:{lifecycle.__qualname__}"
+        super().__init__(ByName(target), name, {**outputs, **inputs}, opts)
+
+
+def _ensure(lifecycle: Lifecycle, inputs: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    inputs = {k: v for k, v in inputs.items() if k not in (*lifecycle.outputs, DRIFT)}
+    with _PlainErrors():
+        made = lifecycle.ensure(inputs, known)
+    return {**inputs, DRIFT: [], **made}
+
+
+def _without_provider(props: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in props.items() if key != PROVIDER_KEY}
+
+
+class _PlainErrors:
+    """Errors meant for the user reach them without a traceback; bugs keep theirs.
+
+    Pulumi's provider server sends `traceback.format_exc()`, which honours `sys.tracebacklimit`.
+    """
+
+    def __enter__(self) -> None:
+        sys.tracebacklimit = 1000
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, CausewayError):
+            sys.tracebacklimit = 0
+
+
+_watch: list[threading.Thread] = []
+
+
+def _die_with_engine() -> None:
+    """End this provider process, and what it runs, when the engine that started it is gone.
+
+    A `kill -9` of `pulumi up` leaves its provider behind, still configuring nodes while the next `up`
+    already does the same.
+    """
+    engine = _engine_pid()
+    if engine and not _watch:
+        _watch.append(threading.Thread(target=_watch_engine, args=(engine,), daemon=True))
+        _watch[0].start()
+
+
+def _engine_pid() -> int | None:
+    """The nearest ancestor that is a `pulumi`; a shell may stand between it and us."""
+    parents = {pid: (parent, command) for pid, parent, command in _processes()}
+    pid = os.getpid()
+    while pid in parents:
+        pid, command = parents[pid][0], parents.get(parents[pid][0], (0, ""))[1]
+        if command == "pulumi":
+            return pid
+    return None
+
+
+def _watch_engine(engine: int) -> None:
+    try:
+        ended = os.pidfd_open(engine)
+    except ProcessLookupError:
+        pass
+    else:
+        select.select([ended], [], [])  # readable once the process has ended
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    os._exit(1)
+
+
+def descendants(root: int) -> list[int]:
+    """The PIDs of all processes below `root`, parents before children."""
+    children: dict[int, list[int]] = {}
+    for pid, parent, _command in _processes():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, []))
+    for pid in found:
+        found.extend(children.get(pid, []))
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """(PID, parent's PID, command) of every process that can be seen."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it ended while we looked
+            continue
+        command, _, fields = text.partition("(")[2].rpartition(")")
+        yield int(stat.parent.name), int(fields.split()[1]), command

@@ -1,0 +1,1 @@
+"""Nodes, networks and WAN links on this machine."""

@@ -1,0 +1,198 @@
+"""The provider `local` as Pulumi sees it: a resource per machine, region network, pool and WAN link."""
+
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
+
+import pulumi
+
+from infra.providers.lifecycle import Lifecycle, Managed, Properties
+from infra.providers.local import host, image, network, nodes, wan
+
+
+def say(line: str) -> None:
+    """One line of progress: what a provider prints, Pulumi shows while it happens."""
+    print(line, flush=True)
+
+
+class MachineLifecycle(Lifecycle):
+    """This machine: found able to hold the stack before anything is created, and the node image."""
+
+    outputs = ("image",)
+
+    def identity(self, inputs: Properties) -> str:
+        """One per stack."""
+        return f"machine/{inputs['stack']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Refuse with every reason at once, or build the image."""
+        if not known:
+            host.require(host.Requirements.of(inputs))
+        return {"image": image.ensure_image(say)}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """A changed package list asks for another image."""
+        wanted = image.image_tag()
+        return [] if properties["image"] == wanted else [f"the node image is now {wanted}"]
+
+    def remove(self, properties: Properties) -> None:
+        """The image stays: it is a cache that all stacks share."""
+
+
+class Machine(Managed):
+    """This machine as the ground under a stack's local nodes."""
+
+    image: pulumi.Output[str]
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(MachineLifecycle, name, inputs, opts)
+
+
+class NetworkLifecycle(Lifecycle):
+    """A region's bridge, router and uplink."""
+
+    replace_on = ("stack", "region", "cidr")
+
+    def identity(self, inputs: Properties) -> str:
+        """One per region."""
+        return f"{inputs['stack']}/{inputs['region']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Make it, or complete it."""
+        network.ensure(_network(inputs), [IPv4Network(cidr) for cidr in inputs["peers"]])
+        return {}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """What is wrong with it, if anything."""
+        state = network.inspect(_network(properties))
+        return [] if state.up else [state.problem or "it is gone"]
+
+    def remove(self, properties: Properties) -> None:
+        """Take bridge, router and uplink away."""
+        network.remove(properties["stack"], properties["region"])
+
+
+class LocalNetwork(Managed):
+    """A region's network on this machine."""
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(NetworkLifecycle, name, inputs, opts)
+
+
+class NodePoolLifecycle(Lifecycle):
+    """The container nodes of one pool. Does its own concurrency; Pulumi sees one resource."""
+
+    outputs = ("instances",)
+    replace_on = ("stack", "region", "pool")
+
+    def identity(self, inputs: Properties) -> str:
+        """One per pool."""
+        return f"{inputs['stack']}/{inputs['region']}/{inputs['pool']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Create what is missing, adopt what is right, replace what differs, remove what is too much."""
+        key = (inputs["stack"], inputs["region"], inputs["pool"])
+        states = nodes.reconcile(*key, _nodes(inputs), say)
+        return {
+            "instances": {
+                state.name: {"id": state.instance_id, "host_key": state.host_key} for state in states
+            }
+        }
+
+    def observe(self, properties: Properties) -> list[str]:
+        """Nodes that are gone, stopped, or not the ones we made."""
+        found = nodes.inspect(properties["stack"], properties["region"], properties["pool"])
+        drift = []
+        for name, instance in properties["instances"].items():
+            if name not in found:
+                drift.append(f"{name}: the node is gone")
+            elif not found[name].running:
+                drift.append(f"{name}: the node does not run")
+            elif found[name].instance_id != instance["id"]:
+                drift.append(f"{name}: another node stands in its place")
+        return drift
+
+    def remove(self, properties: Properties) -> None:
+        """Take all nodes of the pool away."""
+        nodes.remove_pool(properties["stack"], properties["region"], properties["pool"])
+
+
+class LocalNodePool(Managed):
+    """A pool of container nodes."""
+
+    instances: pulumi.Output[dict[str, Any]]
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(NodePoolLifecycle, name, inputs, opts)
+
+
+class WanLinkLifecycle(Lifecycle):
+    """An emulated WAN link between two region routers: real delay, rate and loss."""
+
+    replace_on = ("stack", "link", "a", "b")
+
+    def identity(self, inputs: Properties) -> str:
+        """One per link."""
+        return f"{inputs['stack']}/{inputs['link']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """Make it, or give it its new values; nodes are not touched."""
+        wan.ensure(_link(inputs))
+        return {}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """What is wrong with it, if anything."""
+        state = wan.inspect(_link(properties))
+        return [] if state.up else [state.problem or "it is down"]
+
+    def remove(self, properties: Properties) -> None:
+        """Take the link away; the regions stay."""
+        wan.remove(properties["stack"], properties["link"])
+
+
+class LocalWanLink(Managed):
+    """A WAN link on this machine."""
+
+    def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(WanLinkLifecycle, name, inputs, opts)
+
+
+def _network(inputs: Properties) -> network.RegionNetwork:
+    return network.RegionNetwork(
+        inputs["stack"], inputs["region"], IPv4Network(inputs["cidr"]), int(inputs["mtu_bytes"])
+    )
+
+
+def _nodes(inputs: Properties) -> list[nodes.Node]:
+    shared = {
+        "stack": inputs["stack"],
+        "region": inputs["region"],
+        "pool": inputs["pool"],
+        "gateway": IPv4Address(inputs["gateway"]),
+        "prefixlen": IPv4Network(inputs["cidr"]).prefixlen,
+        "mtu_bytes": int(inputs["mtu_bytes"]),
+        "image": inputs["image"],
+        "public_key": inputs["public_key"],
+        "urn": inputs["urn"],
+        "shm_gib": inputs["shm_gib"],
+    }
+    return [
+        nodes.Node(name=name, address=IPv4Address(address), **shared)
+        for name, address in inputs["nodes"].items()
+    ]
+
+
+def _link(inputs: Properties) -> wan.Link:
+    return wan.Link(
+        stack=inputs["stack"],
+        name=inputs["link"],
+        a=inputs["a"],
+        b=inputs["b"],
+        a_address=IPv4Interface(inputs["a_address"]),
+        b_address=IPv4Interface(inputs["b_address"]),
+        a_cidr=IPv4Network(inputs["a_cidr"]),
+        b_cidr=IPv4Network(inputs["b_cidr"]),
+        rtt_ms=inputs["rtt_ms"],
+        bandwidth_mbps=inputs["bandwidth_mbps"],
+        loss_pct=inputs["loss_pct"],
+        mtu_bytes=int(inputs["mtu_bytes"]),
+    )

@@ -1,0 +1,99 @@
+"""Calling the real Pulumi CLI, and keeping two of them off one stack."""
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import unquote, urlparse
+
+from infra.errors import CausewayError
+from infra.handoff.ssh import ROOT
+
+CAUSEWAY_DIR = ROOT / ".causeway"
+
+
+def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run `pulumi` in the checkout. Its output goes to the terminal, or with `quiet` into the result."""
+    try:
+        return subprocess.run(
+            ["pulumi", *arguments], cwd=ROOT, text=True, capture_output=quiet, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError:
+        raise CausewayError(
+            "the Pulumi CLI is not on the PATH", hint="start this through ./run, which sets it up"
+        ) from None
+
+
+def require(arguments: Sequence[str]) -> str:
+    """Standard output of a `pulumi` command that has to succeed; CausewayError with its last words."""
+    done = pulumi([*arguments, "--non-interactive"], quiet=True)
+    if done.returncode:
+        raise CausewayError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def stack_exists(stack: str) -> bool:
+    """Whether the backend knows the stack."""
+    return any(entry["name"] == stack for entry in json.loads(require(["stack", "ls", "--json"])))
+
+
+@contextmanager
+def only_one(stack: str) -> Iterator[None]:
+    """Hold the stack against a second `up` or `down`; CausewayError says who has it.
+
+    The kernel lets go of the lock when its holder ends, also by `kill -9`. A lock of Pulumi's own that
+    such a death left behind is lifted; one whose process still runs is respected.
+    """
+    path = CAUSEWAY_DIR / "locks" / stack
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as lock:
+        _take(lock, stack)
+        _lift_stale_locks(stack)
+        yield
+
+
+def _take(lock: IO[str], stack: str) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        raise CausewayError(
+            f"stack {stack} is being worked on by process {lock.read().strip() or 'unknown'}",
+            hint="wait until it has ended, or end it; nothing was changed",
+        ) from None
+    lock.truncate(0)
+    lock.write(f"{os.getpid()} since {time.strftime('%H:%M:%S')}\n")
+    lock.flush()
+    os.set_inheritable(lock.fileno(), False)
+
+
+def _lift_stale_locks(stack: str) -> None:
+    for path in _pulumi_locks(stack):
+        holder = json.loads(path.read_text())
+        if _runs_pulumi(int(holder["pid"])):
+            raise CausewayError(
+                f"stack {stack} is being worked on by pulumi, process {holder['pid']},"
+                f" since {holder['timestamp']}",
+                hint="wait until it has ended, or end it; nothing was changed",
+            )
+        path.unlink()
+
+
+def _pulumi_locks(stack: str) -> list[Path]:
+    """Lock files of a file backend; other backends look after their own."""
+    backend = urlparse(os.environ.get("PULUMI_BACKEND_URL", ""))
+    if backend.scheme != "file":
+        return []
+    return list((Path(unquote(backend.path)) / ".pulumi" / "locks").glob(f"**/{stack}/*.json"))
+
+
+def _runs_pulumi(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "pulumi"
+    except OSError:
+        return False
