@@ -107,3 +107,14 @@ def link_dir(stack: str, link: str) -> Path:
     """Process ids and sockets of a WAN link; hashed where the sockets' paths would grow too long."""
     plain = stack_dir(stack) / "links" / link
     return plain if len(str(plain)) <= 80 else plain.with_name(short_hash(stack, link))
+
+
+def prune(folder: Path) -> None:
+    """Remove a folder of a stack and those above it, as far as they are empty."""
+    while folder.parent.is_relative_to(RUN_DIR / "stacks"):
+        try:
+            folder.rmdir()
+        except OSError:  # something else still lies in it, or it is gone: either way nothing is left to do
+            if folder.exists():
+                return
+        folder = folder.parent

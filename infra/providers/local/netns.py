@@ -73,7 +73,7 @@ def add(stack: str, netns: str, note: Record) -> None:
         )
     marker.parent.mkdir(parents=True, exist_ok=True)
     if not marker.exists():
-        marker.write_text(json.dumps(note))
+        marker.write_text(json.dumps({**note, "checkout": str(names.CHECKOUT)}))
     if not exists(netns):
         names.netns_path(netns).unlink(missing_ok=True)
         run(["ip", "netns", "add", netns])
@@ -89,6 +89,7 @@ def delete(stack: str, netns: str) -> None:
         run(["ip", "netns", "del", netns])
     names.netns_path(netns).unlink(missing_ok=True)
     marker.unlink()
+    names.prune(marker.parent)
 
 
 def inside(netns: str, argv: Sequence[str]) -> list[str]:

@@ -108,26 +108,30 @@ def inspect(net: RegionNetwork) -> NetworkState:
 def remove(stack: str, region: str) -> None:
     """Remove a region's network with its uplink and the host's route; nothing happens when it is gone.
 
-    The host's rules stay while anything else of Causeway stands: `release_host` removes them.
+    With the last region of all stacks the host's rules go, too; forwarding stays on, as others may use it.
     """
     with netns.locked():
         # By hand, because the kernel takes a namespace's interfaces down some time after it is deleted.
-        device = names.host_uplink(stack, region)
-        if netns.links(None).get(device, {}).get("ifalias") == names.uplink_alias(stack, region):
-            netns.batch(None, [f"link del {device}"])
+        if region in uplinks(stack):
+            netns.batch(None, [f"link del {names.host_uplink(stack, region)}"])
         netns.delete(stack, names.router_netns(stack, region))
+        if not any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None)):
+            _release_host()
 
 
-def release_host() -> bool:
-    """Remove the host's rules when no region of any stack stands any more; says whether it did."""
-    with netns.locked():
-        if any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None)):
-            return False
-        run(["nft", "-f", "-"], stdin="\n".join(HOST_RULES.splitlines()[:3]) + "\n")
-        for rule in FORWARD_ADMISSION if which("iptables") else ():
-            if _iptables("-C", rule):
-                _iptables("-D", rule)
-        return True
+def uplinks(stack: str) -> list[str]:
+    """The regions of a stack that hold an uplink on the host, known by the uplinks' aliases."""
+    start = names.uplink_alias(stack, "")
+    aliases = [link.get("ifalias", "") for link in netns.links(None).values()]
+    return sorted(alias.removeprefix(start) for alias in aliases if alias.startswith(start))
+
+
+def _release_host() -> None:
+    # Declared before it is deleted, so that deleting what is not there is no error.
+    run(["nft", "-f", "-"], stdin="\n".join(HOST_RULES.splitlines()[:3]) + "\n")
+    for rule in FORWARD_ADMISSION if which("iptables") else ():
+        if _iptables("-C", rule):
+            _iptables("-D", rule)
 
 
 def _bridge(net: RegionNetwork) -> None:

@@ -55,7 +55,8 @@ class Node:
     public_key: str
     """The one key that may log in as root, as in authorized_keys."""
     urn: str
-    shm_gib: float
+    shm_gib: float | None
+    """Size of /dev/shm; None leaves it at podman's 64 MiB."""
 
     @property
     def container(self) -> str:
@@ -64,9 +65,12 @@ class Node:
 
     @property
     def definition(self) -> str:
-        """A hash of all that cannot be changed in a standing node; the key and the URN can."""
-        words = [self.stack, self.region, self.pool, self.name, self.address, self.gateway, self.prefixlen]
-        words += [self.mtu_bytes, self.image, self.shm_gib, RECIPE]
+        """A hash of what a standing node cannot be given anew.
+
+        Left out: the key and the addresses' surroundings, which are set again on every run, and the size of
+        /dev/shm, which the role `base` changes by a remount.
+        """
+        words = [self.stack, self.region, self.pool, self.name, self.address, self.image, RECIPE]
         return sha256(json.dumps(words, default=str).encode()).hexdigest()[:16]
 
 
@@ -197,7 +201,7 @@ def _create_command(node: Node) -> list[str]:
         f"--network=ns:{names.netns_path(node.container)}",
         *[f"--dns={server}" for server in nameservers()],
         # Bytes, because podman's "g" takes no fraction.
-        f"--shm-size={round(node.shm_gib * 2**30)}b",
+        *([] if node.shm_gib is None else [f"--shm-size={round(node.shm_gib * 2**30)}b"]),
         # No --ulimit: one on the command line would discard those of containers.conf.
         *["--stop-timeout=5", "--log-driver=k8s-file", "--log-opt=max-size=1mb"],
         *[f"--label={names.LABEL}{key}={value}" for key, value in facts.items()],

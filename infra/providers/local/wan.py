@@ -152,12 +152,13 @@ def remove(stack: str, name: str) -> None:
     """Remove a link: its processes, its interfaces and, with them, its routes."""
     with netns.locked():
         folder = names.link_dir(stack, name)
-        _stop(_processes(folder))
+        stop_all(folder)
         device = names.link_interface(stack, name)
         for router, note in netns.owned(stack).items():
             if note.get("kind") == "router" and netns.exists(router) and device in netns.links(router):
                 netns.batch(router, [f"link del {device}"])
         shutil.rmtree(folder, ignore_errors=True)
+        names.prune(folder.parent)
 
 
 def _problems(link: Link, engine: Engine) -> Iterator[str]:
@@ -244,13 +245,13 @@ def _ensure_wire(link: Link) -> None:
         if _running(folder / f"{side}.pid", commands[side]) and device in netns.links(end.router):
             continue
         # The wire goes, too: it would hold on to the old switch's socket.
-        _stop([*_processes(folder, f"{folder}/{side}.pid"), *_processes(folder, f"{folder}/wire.pid")])
+        _stop([*processes(folder / f"{side}.pid"), *processes(folder / "wire.pid")])
         shutil.rmtree(folder / side, ignore_errors=True)
         # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
         run(netns.inside(end.router, commands[side]), log=folder / f"{side}.log")
         _await(folder / f"{side}.pid", commands[side])
     if not _running(folder / "wire.pid", commands["wire"]):
-        _stop(_processes(folder, f"{folder}/wire.pid"))
+        _stop(processes(folder / "wire.pid"))
         (folder / "wire.mgmt").unlink(missing_ok=True)
         run(commands["wire"], log=folder / "wire.log")
         _await(folder / "wire.pid", commands["wire"])
@@ -280,22 +281,19 @@ def _await(pid_file: Path, argv: list[str]) -> None:
         time.sleep(0.02)
 
 
-def _processes(folder: Path, exact: str = "") -> list[int]:
-    """Processes whose command line names something in this folder, or exactly `exact`."""
+def processes(place: Path) -> list[int]:
+    """The link processes whose command line names this file, or something in this folder."""
     found = []
     for entry in Path("/proc").iterdir():
         words = _command_line(int(entry.name)) if entry.name.isdigit() else []
         if words and words[0] in ("vde_switch", "wirefilter"):
-            hit = exact in words if exact else any(word.startswith(f"{folder}/") for word in words)
-            found += [int(entry.name)] if hit else []
-    return found
+            found += [int(entry.name)] if any(f"{w}/".startswith(f"{place}/") for w in words) else []
+    return sorted(found)
 
 
-def stop_all(folder: Path) -> list[int]:
-    """End every link process of ours that works under `folder`; returns their ids."""
-    found = _processes(folder)
-    _stop(found)
-    return found
+def stop_all(folder: Path) -> None:
+    """End every link process that works under `folder`."""
+    _stop(processes(folder))
 
 
 def _stop(pids: list[int]) -> None:
