@@ -1,0 +1,19 @@
+"""Is a declaration usable? Reading it, typing it, and the rules across its objects; all errors at once."""
+
+from infra.checks.load import Declaration, load, load_spec
+from infra.checks.problem import DeclarationError, Problem, Source
+from infra.checks.rules import ALL_RULES, check, require_valid
+from infra.checks.schema import parse_spec
+
+__all__ = [
+    "ALL_RULES",
+    "Declaration",
+    "DeclarationError",
+    "Problem",
+    "Source",
+    "check",
+    "load",
+    "load_spec",
+    "parse_spec",
+    "require_valid",
+]

@@ -1,0 +1,202 @@
+"""WAN links: that they lead somewhere, and that such a line can exist."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from infra.checks.problem import Problem, Severity, nearest, show
+from infra.planning import wan
+from infra.spec import ClusterSpec, WanLinkSpec
+
+SLOWEST_RTT_MS = 2000
+"""Two geostationary hops are 1.2 s; beyond this, TCP's first retransmission timer fires."""
+FASTEST_MBPS = 1_600_000
+"""1.6 Tbit/s: the fastest Ethernet port there is (IEEE 802.3dj)."""
+LOSSY_PCT = 5.0
+SMALLEST_MTU = 576
+"""What every IPv4 host must accept (RFC 791)."""
+SMALLEST_IPV6_MTU = 1280
+
+
+def _links(spec: ClusterSpec) -> Iterator[tuple[str, WanLinkSpec]]:
+    for index, link in enumerate(spec.wan_links):
+        yield f"wan_links[{index}]", link
+
+
+class LinkEndsExist:
+    """A link joins two declared regions."""
+
+    id: ClassVar[str] = "link-ends"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Ends that name no region, and links from a region to itself."""
+        names = [region.name for region in spec.regions]
+        allowed = ", ".join(names)
+        for path, link in _links(spec):
+            for end, name in (("a", link.a), ("b", link.b)):
+                if name not in names:
+                    message = f"{show(name)} is not a declared region ({allowed})"
+                    yield Problem(f"{path}.{end}", message, show(name), allowed, nearest(name, names))
+            if link.a == link.b and link.a in names:
+                others = [name for name in names if name != link.a]
+                message = f"the link leads from {link.a} to itself"
+                suggestion = others[0] if len(others) == 1 else None
+                yield Problem(f"{path}.b", message, show(link.b), ", ".join(others), suggestion)
+
+
+class RegionsAreReached:
+    """The links are the only roads between regions."""
+
+    id: ClassVar[str] = "region-reached"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Regions of a larger cluster at which no link ends."""
+        names = {region.name for region in spec.regions}
+        proper = [link for _, link in _links(spec) if link.a != link.b and {link.a, link.b} <= names]
+        reached = {end for link in proper for end in (link.a, link.b)}
+        for index, region in enumerate(spec.regions):
+            if len(names) > 1 and region.name not in reached:
+                message = f"no WAN link reaches region {region.name}"
+                hint = f"add one to wan_links with a or b: {region.name}"
+                yield Problem(f"regions[{index}]", message, hint=hint)
+
+
+class RegionsAreOneCluster:
+    """Two halves without a road between them are two clusters."""
+
+    id: ClassVar[str] = "regions-connected"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Regions that links reach, but not from the first region."""
+        neighbours: dict[str, set[str]] = {region.name: set() for region in spec.regions}
+        for _, link in _links(spec):
+            if {link.a, link.b} <= neighbours.keys():
+                neighbours[link.a].add(link.b)
+                neighbours[link.b].add(link.a)
+        seen: set[str] = set()
+        todo = [region.name for region in spec.regions[:1]]
+        while todo:
+            name = todo.pop()
+            todo += [] if name in seen else neighbours[name]
+            seen.add(name)
+        cut_off = [name for name, others in neighbours.items() if name not in seen and others]
+        if cut_off:
+            message = f"no chain of links leads from {spec.regions[0].name} to {', '.join(cut_off)}"
+            yield Problem("wan_links", message)
+
+
+class LinksDoNotCompete:
+    """A route leads over one link."""
+
+    id: ClassVar[str] = "link-parallel"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links between two regions that an earlier link joins already."""
+        first: dict[frozenset[str], str] = {}
+        for path, link in _links(spec):
+            earlier = first.setdefault(frozenset((link.a, link.b)), link.name)
+            if earlier != link.name and link.a != link.b:
+                message = f"{earlier} already joins {link.a} and {link.b}; routes use the one declared first"
+                yield Problem(path, message)
+
+
+class MtuFitsThePath:
+    """A packet of the link's size has to pass both regions' networks."""
+
+    id: ClassVar[str] = "link-mtu"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links whose MTU is larger than a region's at either end, or smaller than IPv4 allows."""
+        mtus = {region.name: region.mtu_bytes for region in spec.regions}
+        for path, link in _links(spec):
+            ends = [(mtus[name], name) for name in (link.a, link.b) if name in mtus]
+            smallest, name = min(ends, default=(link.mtu_bytes, ""))
+            shown = show(link.mtu_bytes)
+            if link.mtu_bytes < SMALLEST_MTU:
+                message = f"{shown} is less than {SMALLEST_MTU}, which every IPv4 host must accept"
+                yield Problem(f"{path}.mtu_bytes", message, shown, f"{SMALLEST_MTU} to {smallest}")
+            elif link.mtu_bytes > smallest:
+                message = f"{shown} is larger than region {name}'s mtu_bytes of {smallest}"
+                allowed = f"at most {smallest}"
+                yield Problem(f"{path}.mtu_bytes", message, shown, allowed, str(smallest))
+
+
+class MtuCarriesIpv6:
+    """Below 1280 bytes IPv6 does not work (RFC 8200), and TCP pays more for headers."""
+
+    id: ClassVar[str] = "link-mtu-small"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links with an MTU that IPv4 takes and IPv6 does not."""
+        for path, link in _links(spec):
+            if SMALLEST_MTU <= link.mtu_bytes < SMALLEST_IPV6_MTU:
+                message = f"{show(link.mtu_bytes)} is less than the {SMALLEST_IPV6_MTU} that IPv6 needs"
+                yield Problem(f"{path}.mtu_bytes", message, show(link.mtu_bytes))
+
+
+class RatesArePossible:
+    """Delay, rate and loss of a line that can exist."""
+
+    id: ClassVar[str] = "link-rates"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Numbers outside what any line has."""
+        for path, link in _links(spec):
+            yield from self._positive(f"{path}.rtt_ms", link.rtt_ms, SLOWEST_RTT_MS, "ms")
+            yield from self._positive(f"{path}.bandwidth_mbps", link.bandwidth_mbps, FASTEST_MBPS, "Mbit/s")
+            if not 0 <= link.loss_pct < 100:
+                message = f"{show(link.loss_pct)} % is impossible: loss is at least 0 and below 100"
+                yield Problem(f"{path}.loss_pct", message, show(link.loss_pct), "0 to below 100")
+
+    @staticmethod
+    def _positive(path: str, value: float, largest: int, unit: str) -> Iterator[Problem]:
+        if not 0 < value <= largest:
+            why = "must be more than 0" if value <= 0 else f"is more than {largest:,}"
+            message = f"{show(value)} {unit} is impossible: it {why}".replace("it is more", "more")
+            yield Problem(path, message, show(value), f"more than 0, at most {largest:,} {unit}")
+
+
+class LossIsLow:
+    """Above a few per cent no congestion control carries much, and a per cent is easily taken for a share."""
+
+    id: ClassVar[str] = "link-loss-high"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links that lose more than 5 %."""
+        for path, link in _links(spec):
+            if LOSSY_PCT < link.loss_pct < 100:
+                message = (
+                    f"{show(link.loss_pct)} % loss is very high; the unit is per cent (0.2 is 2 in 1000)"
+                )
+                yield Problem(f"{path}.loss_pct", message, show(link.loss_pct), f"up to {LOSSY_PCT:g}")
+
+
+class FlowsFillTheLink:
+    """A TCP window ends at 1,073,725,440 bytes (RFC 7323), so one flow has at most that in flight."""
+
+    id: ClassVar[str] = "link-flows"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links whose declared flows together cannot keep a bandwidth-delay product in flight."""
+        for path, link in _links(spec):
+            if link.rtt_ms <= 0 or link.bandwidth_mbps <= 0:
+                continue
+            bdp = wan.bdp_bytes(link.bandwidth_mbps, link.rtt_ms)
+            needed = -(-bdp // wan.MAX_WINDOW_BYTES)
+            if link.flows < needed:
+                rate = wan.MAX_WINDOW_BYTES * 8 / link.rtt_ms / 1e3
+                message = (
+                    f"{link.flows} flows cannot fill the link: TCP's largest window of "
+                    f"{wan.MAX_WINDOW_BYTES:,} bytes carries {rate:,.0f} Mbit/s a flow at {link.rtt_ms:g} ms"
+                )
+                yield Problem(
+                    f"{path}.flows", message, show(link.flows), f"{needed} or more", f"{needed} or more"
+                )

@@ -1,0 +1,64 @@
+"""`causeway`: the commands around `pulumi` and `ansible-playbook`, by name.
+
+Exit codes: 0 ok, 1 failed, 2 bad input, 3 drift found.
+"""
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from infra.errors import CausewayError, ExitCode
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "check": ("infra.commands.check", "validate a declaration, offline"),
+    "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
+}
+"""Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Errors a user can act on are printed, not raised."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name in the file may hold what a terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(words)
+        sys.stdout.flush()
+    except CausewayError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.FAILED
+    except BrokenPipeError:  # `causeway plan | head`: the reader has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    return code
+
+
+def _run(words: list[str]) -> int:
+    name, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("", words)
+    if not name:
+        _main_parser().parse_args(rest)  # ends the program: help, or what is wrong with the words
+        raise AssertionError("argparse lets only known commands pass")
+    module_name, summary = COMMANDS[name]
+    module = importlib.import_module(module_name)
+    parser = argparse.ArgumentParser(prog=f"causeway {name}", description=summary)
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(rest)))
+
+
+def _main_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="causeway", description="GPU-cluster regions as code.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, (_, summary) in COMMANDS.items():
+        commands.add_parser(name, help=summary)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Arguments that several commands share, and what they mean."""
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from infra.errors import BadInputError
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFAULT_STACK = "local"
+
+
+def add_declaration(parser: argparse.ArgumentParser) -> None:
+    """FILE or --stack: which declaration a command reads."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "file",
+        nargs="?",
+        metavar="FILE",
+        help="a Pulumi.<stack>.yaml, or a file that holds the bare declaration",
+    )
+    which.add_argument(
+        "--stack", metavar="NAME", help=f"read Pulumi.NAME.yaml of the checkout (default: {DEFAULT_STACK})"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def declaration_file(arguments: argparse.Namespace) -> Path:
+    """The file to read, named as short as it can be from where the user stands."""
+    if arguments.file is not None:
+        if not arguments.file:
+            raise BadInputError("the file's name is empty")
+        return Path(arguments.file)
+    stack = arguments.stack if arguments.stack is not None else DEFAULT_STACK
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", stack):
+        raise BadInputError(f"{stack!r} is not a stack's name", hint="letters, digits, '.', '_' and '-'")
+    path = ROOT / f"Pulumi.{stack}.yaml"
+    relative = os.path.relpath(path)
+    return Path(relative) if not relative.startswith("..") else path
+
+
+def stack_of(path: Path) -> str | None:
+    """The stack a file belongs to: `local` of Pulumi.local.yaml; None for a bare declaration."""
+    match = re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name)
+    return match[1] if match else None

@@ -1,0 +1,119 @@
+"""A plan as JSON for programs and as tables for people."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from infra.planning.plan import Plan, PlannedNode
+from infra.planning.wan import LinkPlan
+from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec, WanLinkSpec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
+
+
+def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any]:
+    """The plan as plain values: cluster, stack, regions, wan, nodes, resources."""
+    by_pool = _nodes_by_pool(plan)
+    return {
+        "cluster": spec.name,
+        "stack": stack,
+        "regions": {region.name: _region(region, by_pool) for region in spec.regions},
+        "wan": {name: asdict(link) for name, link in plan.links.items()},
+        "nodes": [
+            {
+                "name": node.name,
+                "region": node.region,
+                "pool": node.pool,
+                "role": node.role,
+                "address": str(node.address),
+            }
+            for node in plan.nodes
+        ],
+        "resources": {**plan.resources, "total": sum(plan.resources.values())},
+    }
+
+
+def _nodes_by_pool(plan: Plan) -> dict[tuple[str, str], list[PlannedNode]]:
+    by_pool: dict[tuple[str, str], list[PlannedNode]] = defaultdict(list)
+    for node in plan.nodes:
+        by_pool[node.region, node.pool].append(node)
+    return by_pool
+
+
+def _region(region: RegionSpec, by_pool: NodesByPool) -> dict[str, Any]:
+    return {
+        "cidr": str(region.cidr),
+        "provider": region.provider.kind,
+        "nodes": sum(pool.count for pool in region.pools),
+        "gpus": sum(pool.count * pool.gpus for pool in region.pools),
+        "gpus_simulated": region.provider.kind == "local",
+        "pools": {pool.name: _pool(pool, by_pool[region.name, pool.name]) for pool in region.pools},
+    }
+
+
+def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
+    return {
+        "count": pool.count,
+        "role": pool.role,
+        "gpus_per_node": pool.gpus,
+        "gpu_model": pool.gpu_model,
+        "first_address": str(nodes[0].address),
+        "last_address": str(nodes[-1].address),
+        "host_names": [node.name for node in nodes],
+    }
+
+
+def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Console") -> None:
+    """Write a table of pools per region, a paragraph per link, and how many resources it takes."""
+    gpus = sum(pool.count * pool.gpus for region in spec.regions for pool in region.pools)
+    of_stack = f", stack {stack}" if stack else ""
+    console.print(f"Cluster {spec.name}{of_stack}: {len(plan.nodes):,} nodes, {gpus:,} GPUs")
+    by_pool = _nodes_by_pool(plan)
+    for region in spec.regions:
+        console.print(f"\n{region.name} ({region.provider.kind}): {region.cidr}, {region.timezone}")
+        console.print(_pools_table(region, by_pool))
+    for link in spec.wan_links:
+        console.print("\n" + _link_text(link, plan.links[link.name]))
+    if any(region.provider.kind == "local" for region in spec.regions) and gpus:
+        console.print("\nGPUs of local nodes are declared but simulated: there is no GPU behind them.")
+    counts = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in plan.resources.items())
+    console.print(f"\n{sum(plan.resources.values())} resources: {counts}")
+
+
+def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 0, 0, 2), header_style="bold")
+    for heading in ("POOL", "ROLE", "NODES", "GPUS EACH", "ADDRESSES", "HOSTS"):
+        table.add_column(heading, justify="right" if heading == "NODES" else "left", overflow="fold")
+    for pool in region.pools:
+        nodes = by_pool[region.name, pool.name]
+        table.add_row(
+            pool.name,
+            pool.role,
+            f"{pool.count:,}",
+            f"{pool.gpus} {pool.gpu_model}" if pool.gpus else "–",
+            _span(str(nodes[0].address), str(nodes[-1].address)),
+            _span(nodes[0].name, nodes[-1].name),
+        )
+    return table
+
+
+def _link_text(link: WanLinkSpec, planned: LinkPlan) -> str:
+    return (
+        f"{link.name} ({link.kind}): {link.a} – {link.b}\n"
+        f"  {link.rtt_ms:g} ms round trip, {link.bandwidth_mbps:g} Mbit/s, {link.loss_pct:g} % loss, "
+        f"MTU {planned.mtu_bytes} (MSS {planned.mss_bytes})\n"
+        f"  in flight when full {planned.bdp_bytes:,} bytes, "
+        f"TCP buffers up to {planned.tcp_buffer_max_bytes:,} bytes\n"
+        f"  {planned.congestion_control}: {planned.reason}"
+    )
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} … {last}"
