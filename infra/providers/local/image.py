@@ -1,9 +1,9 @@
 """The image every container node of this machine starts from.
 
-`ensure_image` returns the tag of an image that is there, and builds it when it is not. The tag carries a hash of
-everything the image is made of (the files in `node_image/` and the sources below), so a changed package list makes
-a new image and an unchanged one is never built twice. The root file system is kept as a tar file in the cache that
-all checkouts share; podman's copy can be had back from it in seconds.
+`ensure_image` returns the tag of an image that is there, and builds it when it is not. The tag carries a hash
+of everything the image is made of (the files in `node_image/` and the sources below), so a changed package
+list makes a new image and an unchanged one is never built twice. The root file system is kept as a tar file
+in the cache that all checkouts share; podman's copy can be had back from it in seconds.
 
 `python -m infra.providers.local.image` prints the tag.
 """
@@ -33,7 +33,7 @@ SOURCES = (
 CHANGES = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", "LABEL causeway.image=node")
 # Measured: the unpacked root takes 0.4 GiB, the tar 0.4 GiB, podman's copy 0.4 GiB.
 NEEDED_GIB = 2.0
-SCRATCH = Path("/var/tmp")
+SCRATCH = Path("/var/tmp")  # noqa: S108 - only mmdebstrap writes there, into a directory mktemp gives it
 GIB = 1024**3
 
 Progress = Callable[[str], None]
@@ -54,8 +54,8 @@ def image_tag() -> str:
 
 def packages() -> list[str]:
     """The declared packages, in the order of `node_image/packages.txt`."""
-    lines = (RECIPE / "packages.txt").read_text().splitlines()
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    lines = [line.strip() for line in (RECIPE / "packages.txt").read_text().splitlines()]
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def ensure_image(progress: Progress) -> str:
@@ -100,7 +100,7 @@ def _require_space(*directories: Path) -> None:
         free_gib = shutil.disk_usage(directory).free / GIB
         if free_gib < NEEDED_GIB:
             raise CausewayError(
-                f"building the node image needs {NEEDED_GIB:.1f} GiB; {directory} has {free_gib:.1f} GiB free",
+                f"the node image needs {NEEDED_GIB:.1f} GiB to build; {directory} has {free_gib:.1f} free",
                 hint="free some space there; CAUSEWAY_CACHE can point to a larger disk for the cache",
             )
 
@@ -127,7 +127,7 @@ def _build(tar: Path) -> None:
 
 
 def _run(command: list[str], hint: str, allowed: tuple[int, ...] = (0,), scratch: Path | None = None) -> int:
-    """Run a command quietly; raise with the end of what it said when its exit status is not an allowed one."""
+    """Run a command quietly; raise with the end of what it said when its status is not an allowed one."""
     environment = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
