@@ -7,7 +7,6 @@ import pulumi
 from infra.handoff.contract import Contract, build_contract
 from infra.handoff.resources import SshKey
 from infra.planning.plan import Plan, make_plan
-from infra.providers.local.names import CHECKOUT
 from infra.providers.local.resources import Machine
 from infra.spec import ClusterSpec, RegionSpec
 
@@ -42,8 +41,8 @@ class Cluster(pulumi.ComponentResource):
             return None
         inputs = {
             "stack": self.stack,
-            "checkout": str(CHECKOUT),
             "cidrs": {region.name: str(region.cidr) for region in local},
             "nodes": sum(len(self.plan.region_nodes(region.name)) for region in local),
+            "link_mtu_bytes": max((link.mtu_bytes for link in self.spec.wan_links), default=0),
         }
         return Machine("machine", inputs, child)

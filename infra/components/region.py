@@ -10,6 +10,12 @@ from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.resources import LocalNetwork, LocalNodePool
 from infra.spec import ExistingProvider, NodePoolSpec, RegionSpec
 
+LOCAL_SHM_GIB = 1.0
+"""Shared memory of local nodes that declare none; podman's own 64 MiB are too few for NCCL to start."""
+
+URN_TYPES = "causeway:region:Region$causeway:region:NodePool"
+"""What a node's label says of its pool. Spelled out, because a resource cannot wait for its parent's URN."""
+
 
 class NodePool(pulumi.ComponentResource):
     """Nodes of one kind. `instances` maps a host's name to {id, host_key}."""
@@ -31,7 +37,7 @@ class NodePool(pulumi.ComponentResource):
             inputs |= _existing_inputs(spec, region, region.provider, cluster)
             self.instances = ExistingNodePool(f"{name}-hosts", inputs, child).instances
         else:
-            inputs |= _local_inputs(spec, region, cluster, self.urn)
+            inputs |= _local_inputs(name, spec, region, cluster)
             self.instances = LocalNodePool(f"{name}-nodes", inputs, child).instances
         self.register_outputs({"instances": self.instances})
 
@@ -66,18 +72,16 @@ class Region(pulumi.ComponentResource):
         return LocalNetwork(f"{name}-network", inputs, opts)
 
 
-def _local_inputs(
-    spec: NodePoolSpec, region: RegionSpec, cluster: Cluster, urn: pulumi.Output[str]
-) -> dict[str, Any]:
+def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cluster) -> dict[str, Any]:
     return {
         "nodes": {node.name: str(node.address) for node in cluster.plan.pool_nodes(region.name, spec.name)},
         "cidr": str(region.cidr),
         "gateway": str(addresses.router_address(region.cidr)),
         "mtu_bytes": region.mtu_bytes,
-        "shm_gib": spec.shm_gib,
+        "shm_gib": spec.shm_gib or LOCAL_SHM_GIB,
         "image": cluster.require_machine().image,
         "public_key": cluster.key.public_key,
-        "urn": urn,
+        "urn": f"urn:pulumi:{cluster.stack}::{pulumi.get_project()}::{URN_TYPES}::{name}",
     }
 
 

@@ -4,12 +4,13 @@ It holds no secret: keys are named by path. Paths are relative to the checkout, 
 checkout keeps working. Values that many hosts share stand once, on their pool or region.
 """
 
+import re
 from dataclasses import asdict
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from infra.errors import CausewayError
 from infra.planning.plan import Plan
@@ -73,11 +74,11 @@ class PoolContract(_Part):
     name: str
     role: str
     gpus: int
-    gpu_model: str | None
+    gpu_model: str | None = None
     gpus_simulated: bool
     nics: int
-    nic_gbps: int | None
-    shm_gib: float | None
+    nic_gbps: int | None = None
+    shm_gib: float | None = None
 
 
 class HostContract(_Part):
@@ -101,13 +102,23 @@ class Contract(_Part):
     links: dict[str, LinkContract]
     waves: tuple[tuple[str, ...], ...]
 
+    @field_validator("regions", "pools", "hosts", "links")
+    @classmethod
+    def _in_natural_order(cls, parts: dict[str, Any]) -> dict[str, Any]:
+        """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
+        return dict(sorted(parts.items(), key=lambda item: _natural(item[0])))
+
     def region_of(self, host: str) -> str:
         """The name of the region a host stands in; KeyError for an unknown host."""
         return self.pools[self.hosts[host].pool].region
 
     def region_hosts(self, region: str) -> tuple[str, ...]:
-        """The names of a region's hosts, in declared order."""
+        """The names of a region's hosts, in natural order."""
         return tuple(name for name in self.hosts if self.region_of(name) == region)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def stack_dir(stack: str) -> Path:

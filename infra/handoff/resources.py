@@ -59,7 +59,7 @@ class SshKeyLifecycle(Lifecycle):
         path.with_suffix(".pub").write_text(properties["public_key"] + "\n")
 
 
-class SshKey(Managed):
+class SshKey(Managed, module="causeway", name="SshKey"):
     """The key by which the controller reaches every node of the stack."""
 
     public_key: pulumi.Output[str]
@@ -109,7 +109,7 @@ class InventoryLifecycle(Lifecycle):
         }
 
 
-class InventoryFiles(Managed):
+class InventoryFiles(Managed, module="causeway", name="InventoryFiles"):
     """What Ansible, ssh and verification read."""
 
     contract: pulumi.Output[dict[str, Any]]
@@ -179,7 +179,7 @@ class ConfigurationLifecycle(Lifecycle):
         ]
 
 
-class Configuration(Managed):
+class Configuration(Managed, module="causeway", name="Configuration"):
     """A wave of regions, configured by the roles."""
 
     unreachable: pulumi.Output[list[str]]
@@ -211,7 +211,7 @@ class VerificationLifecycle(Lifecycle):
         """Nothing stands for it."""
 
 
-class Verification(Managed):
+class Verification(Managed, module="causeway", name="Verification"):
     """What was proven, counted: effective, rendered only, unsupported here."""
 
     effective: pulumi.Output[int]

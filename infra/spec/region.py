@@ -50,7 +50,7 @@ class NodePoolSpec(Spec):
     """Fabric NICs per node, not counting the management interface."""
     nic_gbps: Int | None = None
     shm_gib: Float | None = Field(default=None, gt=0)
-    """Size of /dev/shm, which NCCL uses within a node; unset keeps the kernel's half of the memory."""
+    """Size of /dev/shm, which NCCL uses within a node; unset keeps what the machine has (local nodes: 1 GiB)."""
     hosts: tuple[ExistingHost, ...] = ()
     """The machines, for the provider `existing` only; as many as `count`."""
 

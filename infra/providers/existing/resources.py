@@ -60,7 +60,7 @@ class ExistingPoolLifecycle(Lifecycle):
         return {name: answer.result() for name, answer in asked.items()}
 
 
-class ExistingNodePool(Managed):
+class ExistingNodePool(Managed, module="causeway", name="ExistingNodePool"):
     """A pool of machines you already have."""
 
     instances: pulumi.Output[dict[str, Any]]

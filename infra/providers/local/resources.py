@@ -5,6 +5,7 @@ from typing import Any
 
 import pulumi
 
+from infra.errors import CausewayError
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.providers.local import host, image, network, nodes, wan
 
@@ -25,8 +26,17 @@ class MachineLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Refuse with every reason at once, or build the image."""
-        if not known:
-            host.require(host.Requirements.of(inputs))
+        problems = host.problems(
+            host.Requirements(
+                stack=inputs["stack"],
+                regions={name: IPv4Network(cidr) for name, cidr in inputs["cidrs"].items()},
+                nodes=int(inputs["nodes"]),
+                link_mtu_bytes=int(inputs["link_mtu_bytes"]),
+            )
+        )
+        if problems:
+            reasons = "\n".join(f"- {problem.message}\n  → {problem.hint}" for problem in problems)
+            raise CausewayError(f"this machine cannot hold the stack; nothing was created:\n{reasons}")
         return {"image": image.ensure_image(say)}
 
     def observe(self, properties: Properties) -> list[str]:
@@ -38,7 +48,7 @@ class MachineLifecycle(Lifecycle):
         """The image stays: it is a cache that all stacks share."""
 
 
-class Machine(Managed):
+class Machine(Managed, module="causeway", name="Machine"):
     """This machine as the ground under a stack's local nodes."""
 
     image: pulumi.Output[str]
@@ -71,7 +81,7 @@ class NetworkLifecycle(Lifecycle):
         network.remove(properties["stack"], properties["region"])
 
 
-class LocalNetwork(Managed):
+class LocalNetwork(Managed, module="causeway", name="LocalNetwork"):
     """A region's network on this machine."""
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
@@ -116,7 +126,7 @@ class NodePoolLifecycle(Lifecycle):
         nodes.remove_pool(properties["stack"], properties["region"], properties["pool"])
 
 
-class LocalNodePool(Managed):
+class LocalNodePool(Managed, module="causeway", name="LocalNodePool"):
     """A pool of container nodes."""
 
     instances: pulumi.Output[dict[str, Any]]
@@ -149,7 +159,7 @@ class WanLinkLifecycle(Lifecycle):
         wan.remove(properties["stack"], properties["link"])
 
 
-class LocalWanLink(Managed):
+class LocalWanLink(Managed, module="causeway", name="LocalWanLink"):
     """A WAN link on this machine."""
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
