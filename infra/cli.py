@@ -15,6 +15,9 @@ from infra.errors import CausewayError, ExitCode
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("infra.commands.check", "validate a declaration, offline"),
     "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
+    "up": ("infra.commands.up", "stand a stack up, and show what stands"),
+    "down": ("infra.commands.down", "take a stack away, with everything that belongs to it"),
+    "wan": ("infra.commands.wan", "measure the WAN links of a standing stack"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,35 @@ CAUSEWAY_DIR = ROOT / ".causeway"
 
 def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
     """Run `pulumi` in the checkout. Its output goes to the terminal, or with `quiet` into the result."""
+    pipe = subprocess.PIPE if quiet else None
     try:
-        return subprocess.run(
-            ["pulumi", *arguments], cwd=ROOT, text=True, capture_output=quiet, stdin=subprocess.DEVNULL
+        process = subprocess.Popen(
+            ["pulumi", *arguments], cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
     except FileNotFoundError:
         raise CausewayError(
             "the Pulumi CLI is not on the PATH", hint="start this through ./run, which sets it up"
         ) from None
+    with _interrupts_go_to(process):
+        said, complained = process.communicate()
+    return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
+
+
+@contextmanager
+def _interrupts_go_to(process: "subprocess.Popen[str]") -> Iterator[None]:
+    """Let Pulumi end an update in its own way: it finishes the step in hand and saves the state.
+
+    A terminal's Ctrl-C reaches it directly; a SIGTERM meant for us is handed on as the same request.
+    """
+    handlers = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT)),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def require(arguments: Sequence[str]) -> str:

@@ -26,18 +26,27 @@ def add_declaration(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
+def add_stack(parser: argparse.ArgumentParser) -> None:
+    """STACK: which stack a command works on."""
+    parser.add_argument("stack", nargs="?", default=DEFAULT_STACK, metavar="STACK", help="default: local")
+
+
+def declaration_of(stack: str) -> Path:
+    """A stack's declaration, named as short as it can be from where the user stands."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", stack):
+        raise BadInputError(f"{stack!r} is not a stack's name", hint="letters, digits, '.', '_' and '-'")
+    path = ROOT / f"Pulumi.{stack}.yaml"
+    relative = os.path.relpath(path)
+    return Path(relative) if not relative.startswith("..") else path
+
+
 def declaration_file(arguments: argparse.Namespace) -> Path:
     """The file to read, named as short as it can be from where the user stands."""
     if arguments.file is not None:
         if not arguments.file:
             raise BadInputError("the file's name is empty")
         return Path(arguments.file)
-    stack = arguments.stack if arguments.stack is not None else DEFAULT_STACK
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", stack):
-        raise BadInputError(f"{stack!r} is not a stack's name", hint="letters, digits, '.', '_' and '-'")
-    path = ROOT / f"Pulumi.{stack}.yaml"
-    relative = os.path.relpath(path)
-    return Path(relative) if not relative.startswith("..") else path
+    return declaration_of(arguments.stack if arguments.stack is not None else DEFAULT_STACK)
 
 
 def stack_of(path: Path) -> str | None:

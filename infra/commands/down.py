@@ -1,7 +1,9 @@
 """`causeway down`: the real `pulumi destroy`, and then a look whether anything is left."""
 
+import argparse
 import shutil
 
+from infra.commands.arguments import add_stack, declaration_of
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import stack_dir
 from infra.handoff.ssh import ROOT
@@ -9,8 +11,14 @@ from infra.providers.local import sweep
 from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists
 
 
-def down(stack: str) -> int:
-    """Take the stack away, with whatever a killed run or a lost state left of it. Returns the exit code."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_stack(parser)
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Take the stack away, with whatever a killed run or a lost state left of it."""
+    stack = arguments.stack
     with only_one(stack):
         if stack_exists(stack):
             done = pulumi(["destroy", "--yes", "--skip-preview", "--stack", stack])
@@ -37,7 +45,7 @@ def _forget_salt(stack: str) -> None:
 
     Kept where the file holds encrypted values: they cannot be read without it.
     """
-    path = ROOT / f"Pulumi.{stack}.yaml"
+    path = declaration_of(stack)
     if not path.exists():
         return
     text = path.read_text()

@@ -1,13 +1,15 @@
 """`causeway up`: the declaration checked, the real `pulumi up`, and a table of what stands."""
 
+import argparse
 import sys
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from infra.checks import load, require_valid
+from infra.commands.arguments import add_stack, declaration_of
+from infra.commands.wan import links_table
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import LinkMeasurement, measure_links
@@ -17,10 +19,17 @@ from infra.handoff.verify import VerificationResult, load_result
 from infra.pulumi_cli import only_one, pulumi, require
 
 
-def up(stack: str, *, measure: bool = True) -> int:
-    """Stand the stack up, or bring it back to what is declared. Returns the exit code."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_stack(parser)
+    parser.add_argument("--no-measure", action="store_true", help="do not measure the WAN links at the end")
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Stand the stack up, or bring it back to what is declared; then show what stands."""
     started = time.monotonic()
-    declaration = load(declaration_file(stack))
+    stack = arguments.stack
+    declaration = load(declaration_of(stack))
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
     with only_one(stack):
@@ -28,18 +37,14 @@ def up(stack: str, *, measure: bool = True) -> int:
         # With --refresh, because what Pulumi remembers is not what stands after a reboot.
         done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])
         if done.returncode:
-            _report_failure(stack, time.monotonic() - started)
-            return ExitCode.FAILED
+            raise CausewayError(
+                f"stack {stack} does not stand as declared: the diagnostics above say why",
+                hint=f"mend it and run ./run up {stack} again: what stands already is kept",
+            )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-        measured = measure_links(contract, print) if measure else []
+        measured = [] if arguments.no_measure else measure_links(contract, print)
     show_standing(contract, measured, load_result(stack), time.monotonic() - started)
     return ExitCode.FAILED if any(link.problem for link in measured) else ExitCode.OK
-
-
-def declaration_file(stack: str) -> Path:
-    """Where a stack is declared, as short as the user would write it."""
-    path = ROOT / f"Pulumi.{stack}.yaml"
-    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def show_standing(
@@ -49,7 +54,7 @@ def show_standing(
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(_regions_table(contract))
     if measured:
-        console.print(_links_table(contract, measured))
+        console.print(links_table(contract, measured))
     for feature in FEATURES:
         console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
     console.print(checks.summary())
@@ -69,30 +74,3 @@ def _regions_table(contract: Contract) -> Table:
         span = addresses[0] if len(addresses) == 1 else f"{addresses[0]} … {addresses[-1]}"
         table.add_row(pool.region, pool.name, pool.role, str(len(addresses)), span, gpus + simulated)
     return table
-
-
-def _links_table(contract: Contract, measured: list[LinkMeasurement]) -> Table:
-    table = Table(title="WAN links: measured (declared)", title_justify="left")
-    for column in ("link", "between", "RTT ms", "loss % one way", "TCP Mbit/s", "congestion control"):
-        table.add_column(column)
-    for found in measured:
-        link = contract.links[found.link]
-        row = [found.link, f"{link.a} – {link.b}"]
-        if found.problem:
-            table.add_row(*row, f"not measured: {found.problem}", "", "", link.congestion_control)
-            continue
-        table.add_row(
-            *row,
-            f"{found.rtt_ms:g} ({link.rtt_ms:g})",
-            f"{found.loss_pct:g} ({link.loss_pct:g})",
-            f"{found.rate_mbps:g} ({link.bandwidth_mbps:g})",
-            link.congestion_control,
-        )
-    return table
-
-
-def _report_failure(stack: str, took_s: float) -> None:
-    raise CausewayError(
-        f"stack {stack} does not stand as declared (after {took_s:.0f} s): the diagnostics above say why",
-        hint=f"mend it and run ./run up {stack} again: what stands already is kept",
-    )
