@@ -22,7 +22,7 @@ UDP_SHARE_OF_RATE = 0.2
 UDP_MAX_MBPS = 50
 TCP_SECONDS = 6
 TCP_WARM_UP_SECONDS = 2
-PORT = 5291
+UDP_PORT, TCP_PORT = 5291, 5292  # one each: the first server may still be closing its port
 PATIENCE_S = 45
 
 
@@ -63,8 +63,8 @@ def _measure(contract: Contract, name: str, link: LinkContract, source: str, tar
     udp_mbps = min(link.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS)
     udp = ["-u", "-l", "1000", "-t", str(UDP_SECONDS), "-b", f"{udp_mbps}M"]
     tcp = ["-t", str(TCP_SECONDS), "-O", str(TCP_WARM_UP_SECONDS), "-P", "4"]
-    lost = _iperf(contract.stack, source, target, address, udp)["sum"]
-    carried = _iperf(contract.stack, source, target, address, tcp)["sum_received"]
+    lost = _iperf(contract.stack, source, target, address, UDP_PORT, udp)["sum"]
+    carried = _iperf(contract.stack, source, target, address, TCP_PORT, tcp)["sum_received"]
     return LinkMeasurement(
         name,
         source,
@@ -83,11 +83,13 @@ def _rtt_ms(stack: str, source: str, address: str) -> float:
     return float(found[1])
 
 
-def _iperf(stack: str, source: str, target: str, address: str, options: list[str]) -> dict[str, Any]:
+def _iperf(
+    stack: str, source: str, target: str, address: str, port: int, options: list[str]
+) -> dict[str, Any]:
     """One iperf3 test; its server serves one client and ends by itself, whatever becomes of us."""
-    listens = f"for _ in $(seq 50); do ss -Hltn sport = :{PORT} | grep -q . && break; sleep 0.1; done"
-    _ssh(stack, target, f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {PORT}; {listens}")
-    client = f"iperf3 --json -c {address} -p {PORT} --connect-timeout 5000 {' '.join(options)}"
+    listens = f"for _ in $(seq 50); do ss -Hltn sport = :{port} | grep -q . && break; sleep 0.1; done"
+    _ssh(stack, target, f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {port}; {listens}")
+    client = f"iperf3 --json -c {address} -p {port} --connect-timeout 5000 {' '.join(options)}"
     answer = json.loads(_ssh(stack, source, client))
     if "error" in answer:
         raise CausewayError(f"iperf3 from {source} to {target}: {answer['error']}")

@@ -79,6 +79,7 @@ class InventoryLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Write the files, each whole or not at all."""
+        ssh.control_dir().mkdir(mode=0o700, exist_ok=True)
         for path, text in self._files(inputs).items():
             _write(path, text)
         source = ROOT / "inventories" / inputs["contract"]["stack"] / "causeway.yml"

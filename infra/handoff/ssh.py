@@ -19,6 +19,11 @@ def ssh_config_file(stack: str) -> Path:
     return ROOT / stack_dir(stack) / "ssh" / "config"
 
 
+def control_dir() -> Path:
+    """Where connections that several commands share have their sockets; their paths must stay short."""
+    return Path.home() / ".ssh"
+
+
 def generate_key(path: Path, comment: str) -> None:
     """A new ed25519 key pair at `path` and `path`.pub, unless one is there."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -62,7 +67,7 @@ def ssh_config(contract: Contract) -> str:
             "  ServerAliveInterval 5",
             "  ServerAliveCountMax 3",
             "  ControlMaster auto",
-            "  ControlPath ~/.ssh/causeway-%C",
+            f"  ControlPath {control_dir()}/causeway-%C",
             "  ControlPersist 60s",
         ]
     )
