@@ -21,7 +21,7 @@ ROUTES_FILE = Path("/etc/causeway-wan-routes.json")
 FACT_FILE = Path("/etc/ansible/facts.d/causeway_tcp_tuning.fact")
 PROC_SYS = Path("/proc/sys")
 PROTOCOL = "96"
-"""Marks our routes (rtnetlink's "protocol"), so that nobody else's are removed; iproute2 names no owner for it."""
+"""Marks our routes (rtnetlink's "protocol"), so that no other is removed; iproute2 has no name for it."""
 
 RTMGRP_LINK = 0x1
 RTMGRP_IPV4_IFADDR = 0x10
