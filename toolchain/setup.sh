@@ -184,11 +184,11 @@ new_mount_namespace() {
   directory=$(dirname "$MOUNT_NAMESPACE")
   say "making a mount namespace with cgroup v2, which this host does not mount"
   # What an earlier boot or a killed run left behind.
-  while mountpoint -q "$MOUNT_NAMESPACE"; do umount "$MOUNT_NAMESPACE"; done
+  while umount "$MOUNT_NAMESPACE" 2>/dev/null; do :; done
   mkdir -p "$directory"
   # A namespace can only be kept in a file on a mount that is private.
-  mountpoint -q "$directory" || mount --bind "$directory" "$directory"
-  mount --make-private "$directory"
+  mount --make-private "$directory" 2>/dev/null ||
+    { mount --bind "$directory" "$directory" && mount --make-private "$directory"; }
   : >"$MOUNT_NAMESPACE"
   unshare --mount="$MOUNT_NAMESPACE" --propagation slave sh -c \
     'umount -R /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup' ||
