@@ -241,20 +241,32 @@ def _commands(link: Link) -> dict[str, list[str]]:
 def _ensure_wire(link: Link) -> None:
     folder, device = names.link_dir(link.stack, link.name), names.link_interface(link.stack, link.name)
     commands = _commands(link)
+    wire = folder / "wire.pid"
     for side, end in zip(("a", "b"), _ends(link), strict=True):
-        if _running(folder / f"{side}.pid", commands[side]) and device in netns.links(end.router):
+        pid_file = folder / f"{side}.pid"
+        if _running(pid_file, commands[side]) and device in netns.links(end.router):
             continue
         # The wire goes, too: it would hold on to the old switch's socket.
-        _stop([*processes(folder / f"{side}.pid"), *processes(folder / "wire.pid")])
+        _stop([*processes(pid_file), *processes(wire)])
         shutil.rmtree(folder / side, ignore_errors=True)
         # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
-        run(netns.inside(end.router, commands[side]), log=folder / f"{side}.log")
-        _await(folder / f"{side}.pid", commands[side])
-    if not _running(folder / "wire.pid", commands["wire"]):
-        _stop(processes(folder / "wire.pid"))
+        _start_daemon(netns.inside(end.router, commands[side]), commands[side], pid_file)
+    if not _running(wire, commands["wire"]):
+        _stop(processes(wire))
         (folder / "wire.mgmt").unlink(missing_ok=True)
-        run(commands["wire"], log=folder / "wire.log")
-        _await(folder / "wire.pid", commands["wire"])
+        _start_daemon(commands["wire"], commands["wire"], wire)
+
+
+def _start_daemon(starter: list[str], argv: list[str], pid_file: Path) -> None:
+    """Run `starter`, which leaves the process `argv` behind, and wait until that is there."""
+    pid_file.unlink(missing_ok=True)  # both programs refuse to start while the file exists, whoever it names
+    log = pid_file.with_suffix(".log")
+    run(starter, log=log)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not _running(pid_file, argv):
+        if time.monotonic() > deadline:
+            raise CausewayError(f"{argv[0]} did not start: {log.read_text().strip()}", f"see {log}")
+        time.sleep(0.02)
 
 
 def _command_line(pid: int) -> list[str]:
@@ -268,17 +280,6 @@ def _running(pid_file: Path, argv: list[str]) -> bool:
     """Whether the process of that file lives and is the one we would start now."""
     text = pid_file.read_text().strip() if pid_file.exists() else ""
     return text.isdigit() and _command_line(int(text)) == argv
-
-
-def _await(pid_file: Path, argv: list[str]) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not _running(pid_file, argv):
-        if time.monotonic() > deadline:
-            raise CausewayError(
-                f"{argv[0]} of the WAN link {pid_file.parent.name} did not start",
-                f"see {pid_file.with_suffix('.log')}",
-            )
-        time.sleep(0.02)
 
 
 def processes(place: Path) -> list[int]:

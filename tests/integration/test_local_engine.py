@@ -1,0 +1,469 @@
+"""The engine of the provider `local` on this machine: real namespaces, containers and links.
+
+Runs beside a standing stack: its stack name and its ranges are its own. What an earlier run left when it died
+is swept first.
+"""
+
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Interface, IPv4Network, ip_address
+from pathlib import Path
+
+import pytest
+
+from infra.errors import CausewayError
+from infra.process import run
+from infra.providers.local import host, image, names, netns, network, nodes, sweep, wan
+
+STACK = "engine-" + names.short_hash(str(names.CHECKOUT))
+NEIGHBOUR = STACK + "-b"
+TOKYO = network.RegionNetwork(STACK, "tokyo", IPv4Network("10.201.0.0/20"), 9000)
+SHANGHAI = network.RegionNetwork(STACK, "shanghai", IPv4Network("10.201.16.0/20"), 9000)
+LINK = wan.Link(
+    stack=STACK,
+    name="trans-sea",
+    a="tokyo",
+    b="shanghai",
+    a_address=IPv4Interface("100.100.255.1/30"),
+    b_address=IPv4Interface("100.100.255.2/30"),
+    a_cidr=TOKYO.cidr,
+    b_cidr=SHANGHAI.cidr,
+    rtt_ms=40,
+    bandwidth_mbps=40,
+    loss_pct=0,
+    mtu_bytes=1500,
+)
+
+Pools = tuple[list[nodes.Node], list[nodes.Node]]
+"""The nodes of tokyo, and those of shanghai."""
+
+
+CLOCK_MS = 2
+"""The emulator's timer may let a packet go a little early."""
+
+
+def sweep_all() -> None:
+    for stack in (STACK, NEIGHBOUR):
+        sweep.sweep(stack)
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ssh") / "id_ed25519"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def base(key: Path) -> Iterator[nodes.Node]:
+    """A node to copy others from; the stack is swept before and after the module."""
+    sweep_all()
+    yield nodes.Node(
+        stack=STACK,
+        region="tokyo",
+        pool="gpu",
+        name="tokyo-gpu-0",
+        address=TOKYO.cidr[256],
+        gateway=TOKYO.gateway.ip,
+        prefixlen=TOKYO.cidr.prefixlen,
+        mtu_bytes=TOKYO.mtu_bytes,
+        image=image.ensure_image(print),
+        public_key=key.with_suffix(".pub").read_text(),
+        urn="urn:pulumi:engine::test",
+        shm_gib=0.5,
+    )
+    sweep_all()
+
+
+def pool_of(base: nodes.Node, net: network.RegionNetwork, count: int) -> list[nodes.Node]:
+    home = replace(base, region=net.region, gateway=net.gateway.ip)
+    return [replace(home, name=f"{net.region}-gpu-{i}", address=net.cidr[256 + i]) for i in range(count)]
+
+
+def reconcile(desired: list[nodes.Node]) -> list[nodes.NodeState]:
+    return nodes.reconcile(STACK, desired[0].region, desired[0].pool, desired, print)
+
+
+@pytest.fixture(scope="module")
+def standing(base: nodes.Node) -> Pools:
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    network.ensure(SHANGHAI, [TOKYO.cidr])
+    wan.ensure(LINK)
+    pools = pool_of(base, TOKYO, 2), pool_of(base, SHANGHAI, 1)
+    for desired in pools:
+        reconcile(desired)
+    return pools
+
+
+@pytest.fixture
+def pools(standing: Pools) -> Pools:
+    """Both pools, and the link as declared, whatever the test before has done to them."""
+    wan.ensure(LINK)
+    for desired in standing:
+        reconcile(desired)
+    return standing
+
+
+def in_node(node: nodes.Node, *argv: str, timeout_s: float = 60) -> str:
+    return run(["podman", "exec", node.container, *argv], timeout_s=timeout_s)
+
+
+def round_trip_ms(source: nodes.Node, target: nodes.Node) -> float:
+    said = in_node(source, "ping", "-q", "-c", "5", "-i", "0.2", str(target.address))
+    return float(said.rsplit("= ", 1)[1].split("/")[0])
+
+
+def ids(region: str) -> dict[str, str]:
+    return {name: state.instance_id for name, state in nodes.inspect(STACK, region, "gpu").items()}
+
+
+def network_picture() -> str:
+    """All that `network.ensure` governs, in words that stay the same while nothing changes."""
+    parts = [run(["nft", "list", "table", "inet", "causeway"]).split("counter")[0]]
+    for where in (TOKYO.router, SHANGHAI.router):
+        parts += [run(["ip", "-n", where, *words.split()]) for words in ("link", "-4 addr", "route")]
+        parts.append(run(netns.inside(where, ["nft", "list", "ruleset"])))
+    devices = [names.host_uplink(STACK, region) for region in ("tokyo", "shanghai")]
+    parts += [run(["ip", "-4", "addr", "show", device]) for device in devices]
+    return "\n".join(parts)
+
+
+def test_a_node_is_reached_by_ssh_with_the_host_key_we_were_told(
+    pools: Pools, key: Path, tmp_path: Path
+) -> None:
+    node = pools[0][0]
+    state = nodes.inspect(STACK, "tokyo", "gpu")[node.name]
+    known = tmp_path / "known_hosts"
+
+    def ssh(host_key: str) -> "subprocess.CompletedProcess[str]":
+        known.write_text(f"{node.address} {host_key}\n")
+        strict = [
+            "-o",
+            f"UserKnownHostsFile={known}",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "BatchMode=yes",
+        ]
+        argv = ["ssh", "-i", str(key), *strict, f"root@{node.address}", "hostname; df -k /dev/shm | tail -1"]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+
+    done = ssh(state.host_key)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == node.name
+    assert done.stdout.split()[2] == str(512 * 1024)
+    other = nodes.inspect(STACK, "tokyo", "gpu")[pools[0][1].name].host_key
+    assert other != state.host_key
+    assert "Host key verification failed" in ssh(other).stderr
+
+
+def test_doing_it_again_changes_nothing(pools: Pools) -> None:
+    before, picture = ids("tokyo"), network_picture()
+    processes = wan.processes(names.link_dir(STACK, LINK.name))
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    network.ensure(SHANGHAI, [TOKYO.cidr])
+    wan.ensure(LINK)
+    reconcile(pools[0])
+    assert ids("tokyo") == before
+    assert network_picture() == picture
+    assert wan.processes(names.link_dir(STACK, LINK.name)) == processes
+    assert network.inspect(TOKYO) == network.NetworkState(True)
+    assert wan.inspect(LINK).problem is None
+
+
+def test_a_half_made_network_is_completed(pools: Pools) -> None:
+    picture = network_picture()
+    device = names.host_uplink(STACK, "tokyo")
+    run(["ip", "-n", TOKYO.router, "addr", "del", str(TOKYO.gateway), "dev", names.BRIDGE])
+    assert "does not carry" in str(network.inspect(TOKYO).problem)
+    run(["ip", "route", "del", str(TOKYO.cidr), "dev", device])
+    run(["ip", "-4", "addr", "flush", "dev", device])
+    run(netns.inside(TOKYO.router, ["nft", "flush", "ruleset"]))
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    assert network.inspect(TOKYO).up
+    assert network_picture() == picture
+    run(["ip", "link", "del", device])
+    assert "uplink" in str(network.inspect(TOKYO).problem)
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    reconcile(pools[0])
+    assert network.inspect(TOKYO).up
+
+
+def test_nodes_reach_the_world_behind_the_host(pools: Pools) -> None:
+    """A server on the host sees the router's uplink, not the node: the region's range stays inside."""
+    seen: list[str] = []
+    with socket.create_server(("0.0.0.0", 0)) as server:  # noqa: S104 - the node has to reach it
+        server.settimeout(20)
+        accept = threading.Thread(target=lambda: seen.append(server.accept()[1][0]))
+        accept.start()
+        route = netns.read(None, "-4", "route", "get", "192.0.2.1")[0]
+        script = f"echo > /dev/tcp/{route['prefsrc']}/{server.getsockname()[1]}"
+        in_node(pools[0][0], "bash", "-c", script)
+        accept.join()
+    assert ip_address(seen[0]) in names.UPLINK_NETWORK
+
+
+def test_the_link_is_the_only_road(pools: Pools) -> None:
+    source, target = pools[0][0], pools[1][0]
+    assert LINK.rtt_ms - CLOCK_MS <= round_trip_ms(source, target) < LINK.rtt_ms + 15
+    wan.remove(STACK, LINK.name)
+    assert not wan.inspect(LINK).up
+    with pytest.raises(CausewayError, match="100% packet loss"):
+        in_node(source, "ping", "-c", "2", "-i", "0.2", "-W", "1", str(target.address))
+    # Even a router that lost its "unreachable" route finds no way past the host.
+    network.ensure(TOKYO, [])
+    try:
+        with pytest.raises(CausewayError, match="100% packet loss"):
+            in_node(source, "ping", "-c", "2", "-i", "0.2", "-W", "1", str(target.address))
+    finally:
+        network.ensure(TOKYO, [SHANGHAI.cidr])
+    wan.ensure(LINK)
+    assert round_trip_ms(source, target) >= LINK.rtt_ms - CLOCK_MS
+
+
+def test_changed_parameters_change_the_traffic_and_no_node(
+    pools: Pools,
+) -> None:
+    source, target = pools[0][0], pools[1][0]
+    before = ids("tokyo") | ids("shanghai")
+    changed = replace(LINK, rtt_ms=90, loss_pct=20)
+    assert not wan.inspect(changed).up
+    wan.ensure(changed)
+    assert wan.inspect(changed).up
+    said = in_node(source, "ping", "-q", "-c", "200", "-i", "0.02", str(target.address))
+    lost_pct = float(said.split("% packet loss")[0].split()[-1])
+    # 1 - 0.8² = 36 % of the round trips; five standard deviations of 200 trials are 17.
+    assert 19 < lost_pct < 53
+    assert 90 - CLOCK_MS <= float(said.rsplit("= ", 1)[1].split("/")[0]) < 110
+    assert ids("tokyo") | ids("shanghai") == before
+
+
+def test_the_rate_is_what_was_declared(pools: Pools) -> None:
+    source, target = pools[0][0], pools[1][0]
+    server = subprocess.Popen(
+        ["podman", "exec", target.container, "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(0.5)
+        said = in_node(source, "iperf3", "-c", str(target.address), "-t", "5", "-f", "m")
+    finally:
+        server.terminate()
+        server.wait()
+    received = next(line for line in said.splitlines() if "receiver" in line)
+    mbps = float(received.split(" Mbits/sec")[0].split()[-1])
+    assert LINK.bandwidth_mbps * 0.5 < mbps <= LINK.bandwidth_mbps * 1.02
+
+
+def test_a_killed_emulator_is_seen_and_healed(pools: Pools) -> None:
+    folder = names.link_dir(STACK, LINK.name)
+    netem = wan.supported_engine() == "netem"
+    device = names.link_interface(STACK, LINK.name)
+    for role in ["qdisc"] if netem else ["a", "b", "wire"]:
+        if netem:
+            run(["tc", "-n", TOKYO.router, "qdisc", "del", "dev", device, "root"])
+        else:
+            run(["kill", "-9", (folder / f"{role}.pid").read_text().strip()])
+        time.sleep(0.2)
+        assert not wan.inspect(LINK).up
+        wan.ensure(LINK)
+        assert wan.inspect(LINK).up
+    wan.ensure(LINK)
+    assert round_trip_ms(pools[0][0], pools[1][0]) >= LINK.rtt_ms - CLOCK_MS
+    assert len(wan.processes(folder)) in (0, 3)
+
+
+@pytest.mark.usefixtures("pools")
+def test_a_reused_process_id_is_not_taken_for_the_emulator() -> None:
+    if wan.supported_engine() == "netem":
+        pytest.skip("netem has no processes")
+    pid_file = names.link_dir(STACK, LINK.name) / "wire.pid"
+    run(["kill", "-9", pid_file.read_text().strip()])
+    with subprocess.Popen(["sleep", "60"]) as stranger:
+        pid_file.write_text(f"{stranger.pid}\n")
+        assert "does not run" in str(wan.inspect(LINK).problem)
+        wan.ensure(LINK)
+        assert stranger.poll() is None
+        assert wan.inspect(LINK).up
+        stranger.kill()
+
+
+def test_only_what_differs_is_made_anew(pools: Pools) -> None:
+    first, second = pools[0]
+    before = ids("tokyo")
+    run(["podman", "rm", "--force", "--time=0", first.container])
+    reconcile(pools[0])
+    after = ids("tokyo")
+    assert after[second.name] == before[second.name]
+    assert after[first.name] != before[first.name]
+    run(["podman", "stop", "--time=2", first.container])
+    assert not nodes.inspect(STACK, "tokyo", "gpu")[first.name].running
+    reconcile(pools[0])
+    assert ids("tokyo") == after
+    run(["ip", "-n", second.container, "link", "del", names.NODE_INTERFACE])
+    assert not nodes.inspect(STACK, "tokyo", "gpu")[second.name].running
+    reconcile(pools[0])
+    assert ids("tokyo") == after
+    moved = replace(second, address=TOKYO.cidr[300])
+    states = reconcile([first, moved])
+    assert states[0].instance_id == after[first.name]
+    assert states[1].instance_id != after[second.name]
+    assert states[1].address == moved.address
+
+
+def test_another_key_is_given_to_the_standing_node(
+    pools: Pools,
+) -> None:
+    before = ids("shanghai")
+    node = replace(pools[1][0], public_key="ssh-ed25519 AAAA someone-else\n")
+    reconcile([node])
+    assert ids("shanghai") == before
+    assert in_node(node, "cat", "/root/.ssh/authorized_keys") == node.public_key
+
+
+def test_a_surplus_node_goes(pools: Pools) -> None:
+    reconcile(pools[0][:1])
+    assert set(ids("tokyo")) == {pools[0][0].name}
+    assert not netns.exists(pools[0][1].container)
+
+
+def test_one_bad_node_does_not_stop_the_others(pools: Pools) -> None:
+    bad = replace(pools[0][0], name="tokyo-gpu-9", address=TOKYO.cidr[299], image="localhost/no/such:image")
+    with pytest.raises(CausewayError, match=r"1 of 3 nodes.*tokyo-gpu-9") as failed:
+        reconcile([bad, *pools[0]])
+    assert pools[0][0].name not in failed.value.message
+    states = nodes.inspect(STACK, "tokyo", "gpu")
+    assert all(states[node.name].running for node in pools[0])
+
+
+KILLED = """
+    import pickle, sys
+    from infra.providers.local import network, nodes, wan
+    networks, link, pool = pickle.load(sys.stdin.buffer)
+    for net in networks:
+        network.ensure(net, [other.cidr for other in networks if other != net])
+    print("begun", flush=True)
+    wan.ensure(link)
+    nodes.reconcile(pool[0].stack, pool[0].region, pool[0].pool, pool, print)
+"""
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.4, 0.8])
+def test_what_a_killed_run_has_begun_is_completed(base: nodes.Node, delay_s: float) -> None:
+    sweep_all()
+    pool = pool_of(base, TOKYO, 3)
+    argv = [sys.executable, "-c", textwrap.dedent(KILLED)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=names.CHECKOUT) as victim:
+        assert victim.stdin is not None
+        assert victim.stdout is not None
+        pickle.dump(([TOKYO, SHANGHAI], LINK, pool), victim.stdin)
+        victim.stdin.close()
+        if delay_s:
+            assert victim.stdout.readline() == b"begun\n"
+        time.sleep(delay_s or 0.35)
+        victim.send_signal(signal.SIGKILL)
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    network.ensure(SHANGHAI, [TOKYO.cidr])
+    wan.ensure(LINK)
+    states = reconcile(pool)
+    assert [state.name for state in states] == [node.name for node in pool]
+    assert all(state.running and state.host_key for state in states)
+    assert wan.inspect(LINK).up
+    assert len(wan.processes(names.link_dir(STACK, LINK.name))) in (0, 3)
+    sweep.sweep(STACK)
+    assert sweep.leftovers(STACK) == []
+
+
+def test_sweeping_leaves_other_stacks_alone(base: nodes.Node) -> None:
+    neighbour = replace(TOKYO, stack=NEIGHBOUR, cidr=IPv4Network("10.201.32.0/20"))
+    network.ensure(neighbour, [])
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    network.ensure(SHANGHAI, [TOKYO.cidr])
+    wan.ensure(LINK)
+    reconcile(pool_of(base, TOKYO, 1))
+    swept = sweep.sweep(STACK)
+    assert any(line.startswith("container") for line in swept)
+    assert sweep.leftovers(STACK) == []
+    assert network.inspect(neighbour).up
+    network.remove(NEIGHBOUR, "tokyo")
+    assert sweep.leftovers(NEIGHBOUR) == []
+    others = any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None))
+    assert ("table inet causeway" in run(["nft", "list", "tables"])) == others
+
+
+@pytest.mark.usefixtures("base")
+def test_two_stacks_whose_names_run_together_are_told() -> None:
+    network.ensure(replace(TOKYO, stack=NEIGHBOUR), [])
+    with pytest.raises(CausewayError, match=f"taken by the stack {NEIGHBOUR}"):
+        network.ensure(replace(TOKYO, region="b-tokyo"), [])
+    assert sweep.leftovers(STACK) == []
+    sweep.sweep(NEIGHBOUR)
+
+
+@pytest.mark.usefixtures("base")
+def test_what_the_machine_cannot_hold_is_said_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    network.ensure(TOKYO, [])
+    mine = host.Requirements(STACK, {"tokyo": TOKYO.cidr}, nodes=2)
+    assert host.problems(mine) == []
+    theirs = host.Requirements("other", {"kyoto": IPv4Network("10.201.0.0/16")}, nodes=100_000)
+    said = " | ".join(problem.message for problem in host.problems(theirs))
+    assert f"stack={STACK} region=tokyo" in said
+    assert "100000 nodes are declared" in said
+    monkeypatch.setattr(names, "CHECKOUT", Path("/somewhere/else"))
+    monkeypatch.setattr(host, "MIN_DISK_GIB", 10**6)
+    said = " | ".join(problem.message for problem in host.problems(mine))
+    assert "stands from the checkout" in said
+    assert "GiB free" in said
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "podman" in " ".join(problem.message for problem in host.problems(mine))
+
+
+BEHIND_A_FIREWALL = """
+    set -e
+    ip link set lo up
+    ip netns add OUTSIDE 2>/dev/null || true
+    ip link add out0 type veth peer name eth0 netns OUTSIDE
+    ip addr add 198.51.100.1/24 dev out0; ip link set out0 up
+    ip -n OUTSIDE addr add 198.51.100.2/24 dev eth0; ip -n OUTSIDE link set eth0 up
+    iptables -P FORWARD DROP
+    python3 -c 'import pickle,sys; from infra.providers.local import network as n
+    net = pickle.load(sys.stdin.buffer); n.ensure(net, []); n.ensure(net, [])'
+    iptables -S FORWARD
+    nsenter --net=/run/netns/ROUTER ping -c 1 -W 2 -I GATEWAY 198.51.100.2
+    python3 -c 'from infra.providers.local import network as n; n.remove("STACK", "tokyo")'
+    echo left; iptables -S FORWARD; nft list tables inet
+"""
+
+
+@pytest.mark.usefixtures("base")
+def test_a_firewall_that_forwards_nothing_is_no_obstacle() -> None:
+    """On a host of its own (a namespace) whose FORWARD policy is DROP, as docker and ufw leave it."""
+    sweep_all()
+    outside = f"cw-{STACK}-outside"
+    words = {"OUTSIDE": outside, "ROUTER": TOKYO.router, "GATEWAY": str(TOKYO.gateway.ip), "STACK": STACK}
+    script = textwrap.dedent(BEHIND_A_FIREWALL).replace("\n    net", "\nnet")
+    for word, value in words.items():
+        script = script.replace(word, value)
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "bash", "-c", script],
+            input=pickle.dumps(TOKYO),
+            capture_output=True,
+            cwd=names.CHECKOUT,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr.decode() + done.stdout.decode()
+        before, after = done.stdout.decode().split("left\n")
+        assert before.count("-j ACCEPT") == 2
+        assert after.strip() == "-P FORWARD DROP"
+    finally:
+        sweep.sweep(STACK)
+        subprocess.run(["ip", "netns", "del", outside], capture_output=True, check=False)
