@@ -1,0 +1,98 @@
+"""A node started from the image boots cleanly, can be reached by key alone, and cannot change its host."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.providers.local.image import ensure_image
+
+LABEL = "causeway.test=node-image"
+
+
+def podman(*words: str) -> str:
+    return subprocess.run(["podman", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def remove_all() -> None:
+    for container in podman("ps", "--all", "--quiet", "--filter", f"label={LABEL}").split():
+        podman("rm", "--force", "--time", "0", container)
+
+
+def start_node() -> str:
+    node = podman(
+        *("run", "--detach", "--systemd=always", "--privileged", "--label", LABEL),
+        ensure_image(print),
+    )
+    deadline = time.monotonic() + 60
+    while within(node, "systemctl is-system-running || true") not in {"running", "degraded"}:
+        assert time.monotonic() < deadline, "the node does not finish booting"
+        time.sleep(0.3)
+    return node
+
+
+def within(node: str, script: str) -> str:
+    return podman("exec", node, "sh", "-c", script)
+
+
+def as_service(node: str, script: str) -> str:
+    """Run a script as a child of the node's systemd, as what comes in by SSH is: `exec` has more rights."""
+    return within(node, f"systemd-run --quiet --wait --pipe sh -c '{script}' 2>&1 || true")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[str]:
+    remove_all()  # what a run that was killed left behind
+    try:
+        yield start_node()
+    finally:
+        remove_all()
+
+
+def test_no_unit_fails(node: str) -> None:
+    assert within(node, "systemctl list-units --failed --no-legend") == ""
+    assert within(node, "systemctl is-system-running") == "running"
+
+
+def test_root_logs_in_by_key_alone(node: str) -> None:
+    settings = within(node, "sshd -T").splitlines()
+    assert "permitrootlogin without-password" in settings
+    assert "passwordauthentication no" in settings
+    assert within(node, "systemctl is-active ssh") == "active"
+
+
+def test_two_nodes_have_different_identities(node: str) -> None:
+    other = start_node()
+    for path in ("/etc/ssh/ssh_host_ed25519_key.pub", "/etc/machine-id"):
+        assert within(node, f"cat {path}")
+        assert within(node, f"cat {path}") != within(other, f"cat {path}")
+
+
+def test_node_has_its_own_network_settings_and_cannot_set_the_host_s(node: str) -> None:
+    """Writes a value the host has already, so that nothing is harmed where the guard is missing."""
+    host = Path("/proc/sys/kernel/pid_max").read_text().strip()
+    assert "net.ipv4.tcp_mtu_probing = 1" in as_service(node, "sysctl -w net.ipv4.tcp_mtu_probing=1")
+    assert "permission denied" in as_service(node, f"sysctl -w kernel.pid_max={host}")
+
+
+def test_node_cannot_set_the_host_s_clock_or_load_modules(node: str) -> None:
+    effective = int(as_service(node, "grep CapEff /proc/self/status").split()[1], 16)
+    kept = {
+        name
+        for name, bit in {"sys_module": 16, "sys_rawio": 17, "sys_time": 25}.items()
+        if effective >> bit & 1
+    }
+    assert kept == set()
+    assert effective >> 12 & 1, "a node sets up its own network (cap_net_admin)"
+
+
+def test_small_packages_install_without_fetching_the_lists(node: str) -> None:
+    assert "Inst chrony" in within(node, "apt-get install --simulate chrony")
+
+
+def test_restarted_node_keeps_its_host_key(node: str) -> None:
+    before = within(node, "cat /etc/ssh/ssh_host_ed25519_key.pub")
+    podman("restart", node)
+    assert within(node, "cat /etc/ssh/ssh_host_ed25519_key.pub") == before
