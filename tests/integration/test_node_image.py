@@ -72,9 +72,9 @@ def test_two_nodes_have_different_identities(node: str) -> None:
 
 def test_node_has_its_own_network_settings_and_cannot_set_the_host_s(node: str) -> None:
     """Writes a value the host has already, so that nothing is harmed where the guard is missing."""
-    host = Path("/proc/sys/kernel/pid_max").read_text().strip()
+    host = Path("/proc/sys/vm/swappiness").read_text().strip()
     assert "net.ipv4.tcp_mtu_probing = 1" in as_service(node, "sysctl -w net.ipv4.tcp_mtu_probing=1")
-    assert "permission denied" in as_service(node, f"sysctl -w kernel.pid_max={host}")
+    assert "permission denied" in as_service(node, f"sysctl -w vm.swappiness={host}")
 
 
 def test_node_cannot_set_the_host_s_clock_or_load_modules(node: str) -> None:

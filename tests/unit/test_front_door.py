@@ -10,9 +10,16 @@ import pytest
 RUN = Path(__file__).resolve().parents[2] / "run"
 
 
-def run(*words: str, folder: Path = Path("/"), **env: str) -> "subprocess.CompletedProcess[str]":
+def run(
+    *words: str, folder: Path = Path("/"), env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [RUN, *words], cwd=folder, env={**os.environ, **env}, capture_output=True, text=True, check=False
+        [RUN, *words],
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -53,11 +60,11 @@ def test_exec_finds_the_project_s_tools_and_not_the_system_s() -> None:
 
 def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
     show = ("exec", "sh", "-c", 'echo "${PULUMI_CONFIG_PASSPHRASE_FILE-none}"')
-    path = Path(run(*show, PULUMI_CONFIG_PASSPHRASE_FILE="").stdout.strip())
+    path = Path(run(*show, env={"PULUMI_CONFIG_PASSPHRASE_FILE": ""}).stdout.strip())
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(path.read_text()) >= 40
     users = {"PULUMI_CONFIG_PASSPHRASE_FILE": "/etc/hostname"}
-    assert run(*show, **users).stdout.strip() == "/etc/hostname"
+    assert run(*show, env=users).stdout.strip() == "/etc/hostname"
 
 
 def test_preparing_a_prepared_machine_takes_less_than_half_a_second() -> None:
