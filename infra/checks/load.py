@@ -100,7 +100,7 @@ def _from_config(tree: Tree, config: object, file: str) -> tuple[str, object]:
     if not isinstance(config, Mapping) or CONFIG_KEY not in keys:
         problem = Problem(
             "config", f"{CONFIG_KEY} is missing", suggestion=nearest(CONFIG_KEY, keys), rule="file",
-            hint="" if nearest(CONFIG_KEY, keys) else "the declaration stands there",
+            hint="" if nearest(CONFIG_KEY, keys) else "the declaration belongs there",
         )  # fmt: skip
         if problem.suggestion:
             found = f"config.{problem.suggestion}"

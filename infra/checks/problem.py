@@ -89,12 +89,14 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
-        return _shorten(f"{value:g}" if isinstance(value, float) else _digits(value))
+        return _shorten(_digits(value))
     return json.dumps(_shorten(str(value)), ensure_ascii=False)
 
 
-def _digits(value: int) -> str:
-    """A whole number, also one that is longer than Python agrees to print."""
+def _digits(value: float) -> str:
+    """A number without exponent where that is short, also one longer than Python agrees to print."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else str(value)
     return str(value) if value.bit_length() < 10_000 else "a huge number"
 
 
@@ -108,9 +110,10 @@ def listing(values: Iterable[object]) -> str:
 
 
 def nearest(value: object, known: Iterable[str]) -> str | None:
-    """The known name most like `value`, or None: also where a unit was left off (`rtt` → `rtt_ms`)."""
+    """The known name most like `value`, or None: also where a unit was left off (`mtu` → `mtu_bytes`)."""
     import difflib
 
     names, text = list(known), str(value)[:100]
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.7)
     prefixed = [name for name in names if name.startswith(f"{text}_") or text.startswith(f"{name}_")]
-    return next(iter(prefixed or difflib.get_close_matches(text, names, n=1, cutoff=0.6)), None)
+    return next(iter(close or prefixed or difflib.get_close_matches(text, names, n=1)), None)

@@ -75,6 +75,8 @@ def _translate(detail: ErrorDetails) -> Problem:
     if kind.startswith("union_tag"):
         return _provider_kind(path, detail)
     message, allowed, suggestion = _wrong_value(detail)
+    if found is None:
+        return Problem(path, f"has no value{'; it is ' * bool(allowed)}{allowed}", "nothing", allowed)
     return Problem(path, f"{show(found)} {message}", show(found), allowed, suggestion)
 
 

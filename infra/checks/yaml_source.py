@@ -18,6 +18,7 @@ MOST_VALUES = 500_000
 """Values after aliases are expanded: 100,000 machines fit, a few lines that multiply themselves do not."""
 TAG = "tag:yaml.org,2002:"
 NUMBERS_AND_WORDS = {TAG + kind for kind in ("null", "bool", "int", "float")}
+COLLECTIONS = {TAG + "map", TAG + "seq"}
 TEXTS = {TAG + "str", TAG + "timestamp", TAG + "merge", TAG + "value", "!"}
 
 IN_PLAIN_WORDS = {
@@ -79,6 +80,8 @@ class _Builder:
         if self.values > MOST_VALUES:
             raise _TooMuchError(f"more than {MOST_VALUES:,} values once its aliases are expanded")
         self.tree.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, (MappingNode, SequenceNode)) and node.tag not in COLLECTIONS:
+            self.foreign_tag(node, path)
         if isinstance(node, MappingNode):
             return self.mapping(node, path, depth)
         if isinstance(node, SequenceNode):
@@ -122,17 +125,22 @@ class _Builder:
             except (ValueError, KeyError, YAMLError):
                 return node.value
         if tag not in TEXTS:
-            self.problem(path, f"the YAML tag {tag.replace(TAG, '!!')} has no meaning here", None)
+            self.foreign_tag(node, path)
         return node.value
 
-    def problem(self, path: str, message: str, line: int | None) -> None:
-        self.tree.problems.append(Problem(path, message, line=line or self.tree.lines.get(path)))
+    def foreign_tag(self, node: Node, path: str) -> None:
+        tag = str(node.tag).replace(TAG, "!!")
+        self.problem(path, f"the YAML tag {tag} has no meaning here", node.start_mark.line + 1)
+
+    def problem(self, path: str, message: str, line: int) -> None:
+        self.tree.problems.append(Problem(path, message, rule="yaml", line=line))
 
 
 def _syntax_problem(error: YAMLError, text: str, file: str) -> Problem:
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        return _file_problem(file, f"not text: the character {error.character!r} is in it", line)
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        return _file_problem(file, f"not text: the control character U+{code:04X} is in it", line)
     mark = error.problem_mark or error.context_mark if isinstance(error, MarkedYAMLError) else None
     told = " ".join(_told(error))
     message = next((words for jargon, words in IN_PLAIN_WORDS.items() if jargon in told), told)

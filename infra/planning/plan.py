@@ -59,10 +59,18 @@ def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[
 
 
 def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
-    """Pulumi resources by kind: they grow with pools and links, never with nodes."""
+    """Pulumi resources by what they are for, components and the stack included.
+
+    They grow with pools and links, never with nodes.
+    """
+    local = {region.name for region in spec.regions if region.provider.kind == "local"}
+    emulated = [link for link in spec.wan_links if {link.a, link.b} <= local]
     return {
-        "regions": len(spec.regions),
-        "node_pools": sum(len(region.pools) for region in spec.regions),
-        "wan_links": len(spec.wan_links),
-        "configuration_waves": len(spec.rollout()),
+        "cluster": 3 + bool(local),  # the stack, the component, the key; this machine
+        "regions": len(spec.regions) + len(local),  # the component; its network
+        "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
+        "wan_links": len(spec.wan_links) + len(emulated),
+        "hand_off": 2,  # the component; the files
+        "configuration": 1 + len(spec.rollout()),  # the component; the waves
+        "verification": 1,
     }

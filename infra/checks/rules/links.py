@@ -30,7 +30,7 @@ class LinkEndsExist:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Ends that name no region, and links from a region to itself."""
-        names = [region.name for region in spec.regions]
+        names = list(dict.fromkeys(region.name for region in spec.regions))
         allowed = ", ".join(names)
         for path, link in _links(spec):
             for end, name in (("a", link.a), ("b", link.b)):
@@ -53,8 +53,9 @@ class RegionsAreReached:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Regions of a larger cluster at which no link ends."""
         names = {region.name for region in spec.regions}
-        proper = [link for _, link in _links(spec) if link.a != link.b and {link.a, link.b} <= names]
-        reached = {end for link in proper for end in (link.a, link.b)}
+        if any(link.a == link.b or not {link.a, link.b} <= names for _, link in _links(spec)):
+            return  # where those links should lead is not known; `link-ends` tells
+        reached = {end for _, link in _links(spec) for end in (link.a, link.b)}
         for index, region in enumerate(spec.regions):
             if len(names) > 1 and region.name not in reached:
                 message = f"no WAN link reaches region {region.name}"
@@ -187,16 +188,20 @@ class FlowsFillTheLink:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Links whose declared flows together cannot keep a bandwidth-delay product in flight."""
         for path, link in _links(spec):
-            if link.rtt_ms <= 0 or link.bandwidth_mbps <= 0:
+            if not (0 < link.rtt_ms <= SLOWEST_RTT_MS and 0 < link.bandwidth_mbps <= FASTEST_MBPS):
                 continue
             bdp = wan.bdp_bytes(link.bandwidth_mbps, link.rtt_ms)
             needed = -(-bdp // wan.MAX_WINDOW_BYTES)
             if link.flows < needed:
                 rate = wan.MAX_WINDOW_BYTES * 8 / link.rtt_ms / 1e3
                 message = (
-                    f"{link.flows} flows cannot fill the link: TCP's largest window of "
-                    f"{wan.MAX_WINDOW_BYTES:,} bytes carries {rate:,.0f} Mbit/s a flow at {link.rtt_ms:g} ms"
+                    f"{link.flows} TCP flow{'s' * (link.flows > 1)} cannot fill the link: the largest window, "
+                    f"{wan.MAX_WINDOW_BYTES:,} bytes, carries {rate:,.0f} Mbit/s a flow at {link.rtt_ms:g} ms"
                 )
                 yield Problem(
-                    f"{path}.flows", message, show(link.flows), f"{needed} or more", f"{needed} or more"
+                    f"{path}.flows",
+                    message,
+                    show(link.flows),
+                    f"{needed} or more",
+                    hint=f"declare {needed} or more",
                 )

@@ -4,15 +4,13 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 from typing import ClassVar
 
-from infra.checks.problem import Problem, Severity
+from infra.checks.problem import Problem, Severity, listing
 from infra.checks.rules.base import pools
 from infra.planning.addresses import LINK_NETWORK, MAX_POOLS, pool_capacity
 from infra.spec import ClusterSpec, RegionSpec
 
-PRIVATE = tuple(
-    IPv4Network(text)
-    for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")  # RFC 1918, RFC 6598
-)
+PRIVATE = tuple(IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+"""RFC 1918. Not 100.64.0.0/10 (RFC 6598): routers reach this machine and each other from there."""
 SPECIAL = {
     "loopback (127.0.0.0/8)": IPv4Network("127.0.0.0/8"),
     "link-local (169.254.0.0/16)": IPv4Network("169.254.0.0/16"),
@@ -77,8 +75,8 @@ class CidrIsPrivate:
 
 def _range_problem(spec: ClusterSpec, index: int, message: str) -> Problem:
     cidr = spec.regions[index].cidr
-    suggestion = free_network(max(cidr.prefixlen, 16), cidr, [cidr, *_others(spec, index)])
-    allowed = "10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10"
+    suggestion = free_network(max(cidr.prefixlen, 16), cidr, _others(spec, index))
+    allowed = listing(PRIVATE)
     return Problem(f"regions[{index}].cidr", message, str(cidr), allowed, suggestion)
 
 

@@ -50,7 +50,7 @@ class GpusPerNode:
         for path, _, _, pool in pools(spec):
             if pool.gpus not in (0, *GPUS_PER_NODE):
                 message = f"{show(pool.gpus)} is not one of {allowed}"
-                suggestion = closest(pool.gpus, GPUS_PER_NODE)
+                suggestion = closest(abs(pool.gpus), GPUS_PER_NODE)
                 yield Problem(f"{path}.gpus", message, show(pool.gpus), allowed, suggestion)
             elif pool.role == "gpu" and pool.gpus == 0:
                 message = "0, in a pool of role gpu; its nodes have " + allowed

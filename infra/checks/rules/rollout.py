@@ -27,7 +27,9 @@ class WavesNameEveryRegion:
                 if name not in names:
                     allowed = ", ".join(names)
                     message = f"{show(name)} is not a declared region ({allowed})"
-                    yield Problem(path, message, show(name), allowed, nearest(name, names))
+                    meant = nearest(name, names)
+                    yield Problem(path, message, show(name), allowed, meant)
+                    first.setdefault(meant or name, path)  # as what was meant: one error for one slip
                 elif name in first:
                     message = f"{show(name)} stands already in {first[name]}"
                     yield Problem(path, message, show(name), "each region once")
