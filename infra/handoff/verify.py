@@ -3,8 +3,8 @@
     python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--json]
 
 The same tests prove container nodes under molecule and real nodes over SSH. A check is *effective* (proven
-by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot be had on this node), *failed*,
-or its host is *unreachable*. Only the first counts as proof; no proof at all is a failure.
+by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot be had on this node),
+*failed*, or its host is *unreachable*. Only the first counts as proof; no proof at all is a failure.
 """
 
 import argparse
@@ -69,7 +69,7 @@ class VerificationResult:
         return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
 
     def report(self) -> str:
-        """One line of counts, then a line for everything that is no proof, hosts with the same one together."""
+        """One line of counts, then one for everything that is no proof; hosts with the same are together."""
         counts = self.counts()
         lines = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
         together: dict[tuple[Verdict, str, str, str], list[str]] = {}

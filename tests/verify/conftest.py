@@ -1,8 +1,8 @@
 """What every verification shares: the host's expected values, and the three-way verdict.
 
 A check that passes is *effective*. One that finds that this node cannot have the setting calls
-`verdict.unsupported(why)`; one that can only show that a file says so calls `verdict.rendered(why)`. Neither is
-proof, and a check that is skipped in any other way counts as failed.
+`verdict.unsupported(why)`; one that can only show that a file says so calls `verdict.rendered(why)`. Neither
+is proof, and a check that is skipped in any other way counts as failed.
 
 Run by `python -m infra.handoff.verify`, which says by two environment variables what to expect and where to
 write. Without them nothing here is collected: these tests are about nodes, never about this machine.
@@ -12,14 +12,13 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
 
 import pytest
 from testinfra.host import Host
 
 from infra.handoff.expectations import Expectation, Expectations, parse
+from tests.verify.support import Expect, VerdictRecorder
 
 EXPECTATIONS = "CAUSEWAY_EXPECTATIONS"
 RESULTS = "CAUSEWAY_RESULTS"
@@ -36,42 +35,6 @@ def known() -> Expectations:
 def expectation_of(hostspec: str) -> Expectation:
     by_spec = {host.hostspec.partition("?")[0]: host for host in known().hosts}
     return by_spec[hostspec.partition("?")[0]]
-
-
-class Expect:
-    """The host's role variables as attributes; a misspelt one is an error, not a None."""
-
-    def __init__(self, expectation: Expectation, addresses: dict[str, str]) -> None:
-        self.host_name = expectation.host
-        self.address = expectation.address
-        self.connection = expectation.connection
-        self.cluster_addresses = addresses
-        self._variables = expectation.variables
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return self._variables[name]
-        except KeyError:
-            raise AttributeError(f"no role of {self.host_name} has a variable {name}") from None
-
-
-@dataclass
-class VerdictRecorder:
-    """Ends a check with a verdict that is no proof."""
-
-    request: pytest.FixtureRequest
-
-    def unsupported(self, reason: str) -> NoReturn:
-        """This node cannot have it; `reason` says what is lacking."""
-        self._end("unsupported", reason)
-
-    def rendered(self, reason: str) -> NoReturn:
-        """It is written down, and nothing more can be shown here; `reason` says why."""
-        self._end("rendered", reason)
-
-    def _end(self, verdict: str, reason: str) -> NoReturn:
-        self.request.node.user_properties += [("verdict", verdict), ("reason", reason)]
-        pytest.skip(f"{verdict}: {reason}")
 
 
 @pytest.fixture
@@ -91,18 +54,27 @@ def in_container(host: Host) -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[misc,assignment] # a hook wrapper is sent its result
+    report: pytest.TestReport = yield  # type: ignore[assignment] # a hook wrapper is sent its result
     if report.when == "call" or not report.passed:
         spec = item.callspec.params["_testinfra_host"]  # type: ignore[attr-defined] # set by parametrisation
-        expectation = expectation_of(spec if isinstance(spec, str) else spec.backend.get_pytest_id())
+        hostspec = spec if isinstance(spec, str) else spec.backend.get_pytest_id()
         line = describe(report) | {
-            "host": expectation.host,
+            "host": expectation_of(hostspec).host,
             "role": item.path.parent.name,
-            "name": re.sub("^test ", "", item.originalname.replace("_", " ")),  # type: ignore[attr-defined] # Function
+            "name": check_name(item.name, hostspec),
         }
-        with Path(os.environ[RESULTS]).open("a") as results:
-            results.write(json.dumps(line) + "\n")
+        if line["verdict"]:
+            with Path(os.environ[RESULTS]).open("a") as results:
+                results.write(json.dumps(line) + "\n")
     return report  # type: ignore[return-value] # a hook wrapper returns what it was sent
+
+
+def check_name(test: str, hostspec: str) -> str:
+    """`test_open_files[ssh://tokyo-gpu-0-login]` → `open files (login)`."""
+    function, _, parameters = test.removesuffix("]").partition("[")
+    words = function.removeprefix("test_").replace("_", " ")
+    parameter = parameters.removeprefix(hostspec).strip("-")
+    return f"{words} ({parameter})" if parameter else words
 
 
 def describe(report: pytest.TestReport) -> dict[str, str]:

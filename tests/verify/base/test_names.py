@@ -1,0 +1,52 @@
+"""The node knows its own name and everybody else's address."""
+
+import ipaddress
+
+from testinfra.host import Host
+
+from tests.verify.support import Expect, ask
+
+SAMPLE = 400
+"""Names looked up per node: all of a small cluster, evenly spread ones of a large one."""
+
+LOOK_UP = """
+import json, socket, sys
+def address(name):
+    try:
+        return sorted({item[4][0] for item in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
+    except OSError as error:
+        return [str(error)]
+print(json.dumps({name: address(name) for name in sys.argv[1:]}))
+"""
+
+
+def declared_addresses(expect: Expect) -> dict[str, str]:
+    """Name → address, as the role got it: its variable, or else the inventory's addresses."""
+    if expect.base_hosts_entries:
+        return dict(expect.base_hosts_entries)
+
+    def is_address(text: str) -> bool:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        return True
+
+    return {name: text for name, text in expect.cluster_addresses.items() if is_address(text)}
+
+
+def test_the_host_has_its_name(host: Host, expect: Expect) -> None:
+    done = host.run("uname --nodename; cat /etc/hostname")
+    assert done.stdout.split() == [expect.base_hostname] * 2, "the running name, and the one after a reboot"
+
+
+def test_every_declared_name_resolves_to_its_address(host: Host, expect: Expect) -> None:
+    declared = declared_addresses(expect)
+    names = list(declared)[:: max(1, len(declared) // SAMPLE)]
+    found = ask(host, LOOK_UP, *names)
+    assert found == {name: [declared[name]] for name in names}
+
+
+def test_the_own_name_resolves(host: Host, expect: Expect) -> None:
+    own = declared_addresses(expect).get(expect.base_hostname, "127.0.1.1")
+    assert ask(host, LOOK_UP, expect.base_hostname) == {expect.base_hostname: [own]}

@@ -1,0 +1,59 @@
+"""What the verification's tests are handed: expected values, verdicts, one trip for many questions."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pytest
+from testinfra.host import Host
+
+from infra.handoff.expectations import Expectation
+
+
+class Expect:
+    """The host's role variables as attributes; a misspelt one is an error, not a None."""
+
+    def __init__(self, expectation: Expectation, addresses: dict[str, str]) -> None:
+        self.host_name = expectation.host
+        self.address = expectation.address
+        self.connection = expectation.connection
+        self.cluster_addresses = addresses
+        self._variables = expectation.variables
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._variables[name]
+        except KeyError:
+            raise AttributeError(f"no role of {self.host_name} has a variable {name}") from None
+
+
+@dataclass
+class VerdictRecorder:
+    """Ends a check with a verdict that is no proof."""
+
+    request: pytest.FixtureRequest
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """This node cannot have it; `reason` says what is lacking."""
+        self._end("unsupported", reason)
+
+    def rendered(self, reason: str) -> NoReturn:
+        """It is written down, and nothing more can be shown here; `reason` says why."""
+        self._end("rendered", reason)
+
+    def not_declared(self, reason: str) -> NoReturn:
+        """Nothing is declared that this check could prove: it is left out of the counts."""
+        self._end("", reason)
+
+    def _end(self, verdict: str, reason: str) -> NoReturn:
+        self.request.node.user_properties += [("verdict", verdict), ("reason", reason)]
+        pytest.skip(f"{verdict}: {reason}")
+
+
+def ask(host: Host, script: str, *arguments: str) -> Any:
+    """Run a Python script on the node and return the JSON it prints; a failure shows what it said."""
+    words = " ".join(shlex.quote(word) for word in ("python3", "-c", script, *arguments))
+    done = host.run(words)
+    assert done.rc == 0, f"on the node: {done.stderr.strip().splitlines()[-1:]}"
+    return json.loads(done.stdout)

@@ -1,0 +1,92 @@
+"""Connections to other regions use the declared congestion control, all others the default, and it stays so."""
+
+import ipaddress
+import json
+import time
+from typing import Any
+
+from testinfra.host import Host
+
+from tests.verify.support import Expect, VerdictRecorder, ask
+
+BACK_WITHIN_S = 5.0
+
+# A TCP socket takes its congestion control from the route when it sends its first packet: no answer is needed.
+CONNECT = """
+import json, socket, sys
+def control(address):
+    with socket.socket() as link:
+        link.setblocking(False)
+        link.connect_ex((address, 22))
+        return link.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(bytes(1)).decode()
+print(json.dumps({address: control(address) for address in sys.argv[1:]}))
+"""
+
+
+def far_addresses(expect: Expect) -> dict[str, dict[str, Any]]:
+    """One address in every other region → how the role was told to reach it."""
+    return {str(ipaddress.ip_network(route["cidr"])[-2]): route for route in expect.tcp_tuning_wan_routes}
+
+
+def unused_route(host: Host, expect: Expect) -> str | None:
+    """Why no route can be had: the reason the role reported, or None."""
+    fact = json.loads(host.file("/etc/ansible/facts.d/causeway_tcp_tuning.fact").content_string)
+    reasons = [entry["reason"] for entry in fact["unsupported"] if entry["name"].startswith("route ")]
+    return "; ".join(reasons) or None
+
+
+def test_connections_to_other_regions(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    far = far_addresses(expect)
+    if not far:
+        verdict.not_declared("no other region")
+    found = ask(host, CONNECT, *far)
+    wanted = {address: route["congestion_control"] for address, route in far.items()}
+    available = host.file("/proc/sys/net/ipv4/tcp_available_congestion_control").content_string.split()
+    lacking = set(wanted.values()) - set(available)
+    if found != wanted and lacking:
+        verdict.unsupported(f"the kernel has no {', '.join(sorted(lacking))}, only {', '.join(available)}")
+    assert found == wanted
+
+
+def test_connections_inside_the_region(host: Host, expect: Expect) -> None:
+    near = json.loads(host.run("ip -json route show default").stdout)[0]["gateway"]
+    assert ask(host, CONNECT, near) == {near: expect.tcp_tuning_default_congestion_control}
+
+
+def test_packets_fit_the_link(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    limits = {
+        address: route["mtu_bytes"]
+        for address, route in far_addresses(expect).items()
+        if route.get("mtu_bytes")
+    }
+    if not limits:
+        verdict.not_declared("no link has an MTU of its own")
+    for address, mtu_bytes in limits.items():
+        route = json.loads(host.run(f"ip -json route get {address}").stdout)[0]
+        device_mtu = int(host.file(f"/sys/class/net/{route['dev']}/mtu").content_string)
+        metrics = {key: value for part in route.get("metrics", []) for key, value in part.items()}
+        assert metrics.get("mtu", device_mtu) <= mtu_bytes
+
+
+def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    far = far_addresses(expect)
+    if not far:
+        verdict.not_declared("no other region")
+    address, route = next(iter(far.items()))
+    wanted = {address: route["congestion_control"]}
+    if ask(host, CONNECT, address) != wanted:
+        verdict.unsupported(unused_route(host, expect) or "there is no such route to lose")
+    # Traffic goes on meanwhile: the default route leads the same way, with the default congestion control.
+    host.run(f"ip route del {route['cidr']}")
+    assert ask(host, CONNECT, address) != wanted or route["congestion_control"] == (
+        expect.tcp_tuning_default_congestion_control
+    ), "the route was not lost"
+    deadline = time.monotonic() + BACK_WITHIN_S
+    while (found := ask(host, CONNECT, address)) != wanted and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert found == wanted, f"not back within {BACK_WITHIN_S:g} s"
+
+
+def test_the_keeper_of_the_routes_starts_at_boot(host: Host) -> None:
+    done = host.run("systemctl is-enabled causeway-wan-routes; systemctl is-active causeway-wan-routes")
+    assert done.stdout.split() == ["enabled", "active"]
