@@ -11,6 +11,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
@@ -246,7 +247,7 @@ def _ensure_wire(link: Link) -> None:
         pid_file = folder / f"{side}.pid"
         if _running(pid_file, commands[side]) and device in netns.links(end.router):
             continue
-        # The wire goes, too: it would hold on to the old switch's socket.
+        # The wire goes, too: it holds on to the old switch's socket.
         _stop([*processes(pid_file), *processes(wire)])
         shutil.rmtree(folder / side, ignore_errors=True)
         # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
@@ -270,10 +271,12 @@ def _start_daemon(starter: list[str], argv: list[str], pid_file: Path) -> None:
 
 
 def _command_line(pid: int) -> list[str]:
+    """A process's words; none when it is gone, or dead and not yet reaped by its parent."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").rstrip("\0").split("\0")
+        text = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return []
+    return text.rstrip("\0").split("\0") if text else []
 
 
 def _running(pid_file: Path, argv: list[str]) -> bool:
@@ -298,12 +301,10 @@ def stop_all(folder: Path) -> None:
 
 
 def _stop(pids: list[int]) -> None:
-    for sign, patience_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, STOP_TIMEOUT_S)):
-        for pid in pids:
-            try:
-                os.kill(pid, sign)
-            except ProcessLookupError:
-                continue
-        deadline = time.monotonic() + patience_s
-        while (pids := [pid for pid in pids if _command_line(pid)]) and time.monotonic() < deadline:
-            time.sleep(0.02)
+    """End processes at once: they keep nothing that would need a polite signal."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while any(_command_line(pid) for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
