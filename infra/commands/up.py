@@ -15,7 +15,7 @@ from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import LinkMeasurement, measure_links
 from infra.handoff.ssh import ROOT
 from infra.handoff.variables import FEATURES, feature_hosts
-from infra.handoff.verify import VerificationResult, load_result
+from infra.handoff.verify import VerificationResult, read_result
 from infra.pulumi_cli import only_one, pulumi, require
 
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
         measured = [] if arguments.no_measure else measure_links(contract, print)
-    show_standing(contract, measured, load_result(stack), time.monotonic() - started)
+    show_standing(contract, measured, read_result(stack), time.monotonic() - started)
     return ExitCode.FAILED if any(link.problem for link in measured) else ExitCode.OK
 
 
@@ -57,7 +57,8 @@ def show_standing(
         console.print(links_table(contract, measured))
     for feature in FEATURES:
         console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
-    console.print(checks.summary())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
+    console.print(f"checks: {counts}")
     if any(pool.gpus_simulated for pool in contract.pools.values()):
         console.print("GPUs of local nodes are declared but simulated: there is no GPU behind them.")
     console.print(f"Stack {contract.stack} stands, after {took_s:.0f} s.")

@@ -192,7 +192,7 @@ class Configuration(Managed, module="causeway", name="Configuration"):
 class VerificationLifecycle(Lifecycle):
     """The proof: Testinfra against every node, once the waves are through."""
 
-    outputs = ("effective", "rendered_only", "unsupported")
+    outputs = ("effective", "rendered", "unsupported")
     replace_on = ("stack",)
 
     def identity(self, inputs: Properties) -> str:
@@ -201,12 +201,13 @@ class VerificationLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Run all checks; CausewayError that names every failed one and every host that was not reached."""
-        result = verify.verify_stack(inputs["stack"])
-        if not result.passed:
-            raise CausewayError(
-                result.report(), hint="./run exec ansible-playbook playbooks/verify.yml shows it again"
-            )
-        return {kind: result.count(kind) for kind in self.outputs}
+        inventory = f"inventories/{inputs['stack']}"
+        result = verify.verify(ROOT / inventory, on_progress=lambda line: print(line, flush=True))
+        if result.failed:
+            again = f"./run exec ansible-playbook playbooks/verify.yml -i {inventory}"
+            raise CausewayError(result.report(), hint=f"{again} shows it again")
+        counts = result.counts()
+        return {kind: counts[verify.Verdict(kind)] for kind in self.outputs}
 
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""
@@ -216,7 +217,7 @@ class Verification(Managed, module="causeway", name="Verification"):
     """What was proven, counted: effective, rendered only, unsupported here."""
 
     effective: pulumi.Output[int]
-    rendered_only: pulumi.Output[int]
+    rendered: pulumi.Output[int]
     unsupported: pulumi.Output[int]
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:

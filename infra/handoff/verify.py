@@ -123,6 +123,17 @@ def dump(result: VerificationResult) -> str:
     )
 
 
+def read_result(stack: str) -> VerificationResult:
+    """The last verification of a stack; an empty one when there was none."""
+    path = ROOT / stack_dir(stack) / "verification.json"
+    checks = json.loads(path.read_text())["checks"] if path.exists() else []
+    return VerificationResult(tuple(_check(data) for data in checks))
+
+
+def _check(data: dict[str, str]) -> Check:
+    return Check(**data | {"verdict": Verdict(data["verdict"])})
+
+
 def _expectations(inventory: str, limit: str | None) -> Expectations:
     command = [
         sys.executable,
@@ -257,7 +268,7 @@ def _pytest(hosts: Sequence[Expectation], folder: Path, number: int) -> list[Che
     except subprocess.TimeoutExpired:
         pass
     lines = results.read_text().splitlines() if results.exists() else []
-    checks = [Check(**data | {"verdict": Verdict(data["verdict"])}) for data in map(json.loads, lines)]
+    checks = [_check(data) for data in map(json.loads, lines)]
     missing = [
         Check(host.host, feature, "", Verdict.FAILED, problem)
         for host in hosts
