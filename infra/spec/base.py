@@ -27,9 +27,7 @@ class Spec(BaseModel):
     `infra.checks`, so that all of them can be reported at once.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 def _number(value: object) -> object:

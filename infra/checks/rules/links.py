@@ -195,8 +195,8 @@ class FlowsFillTheLink:
             if link.flows < needed:
                 rate = wan.MAX_WINDOW_BYTES * 8 / link.rtt_ms / 1e3
                 message = (
-                    f"{link.flows} TCP flow{'s' * (link.flows > 1)} cannot fill the link: the largest window, "
-                    f"{wan.MAX_WINDOW_BYTES:,} bytes, carries {rate:,.0f} Mbit/s a flow at {link.rtt_ms:g} ms"
+                    f"{link.flows} TCP flow{'s' * (link.flows > 1)} cannot fill the link: TCP's window of "
+                    f"{wan.MAX_WINDOW_BYTES:,} bytes carries {rate:,.0f} Mbit/s a flow at {link.rtt_ms:g} ms"
                 )
                 yield Problem(
                     f"{path}.flows",

@@ -1,0 +1,152 @@
+"""Declarations that come from Python or from Pulumi's config, without a file behind them."""
+
+import copy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from infra.checks import (
+    ALL_RULES,
+    DeclarationError,
+    Source,
+    check,
+    load,
+    load_spec,
+    parse_spec,
+    require_valid,
+)
+from infra.errors import BadInputError, ExitCode
+from infra.spec import ClusterSpec, NodePoolSpec, WanLinkSpec
+
+ROOT = Path(__file__).parents[2]
+ERRORS = ROOT / "tests" / "golden" / "errors"
+
+
+def mapping() -> dict[str, Any]:
+    spec: dict[str, Any] = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    return spec
+
+
+def changed(path: list[str | int], value: Any) -> dict[str, Any]:
+    tree = copy.deepcopy(mapping())
+    target: Any = tree
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    return tree
+
+
+def test_a_mapping_and_its_file_give_the_same() -> None:
+    assert parse_spec(mapping()) == load_spec(ROOT / "Pulumi.local.yaml")
+
+
+def test_errors_without_a_file_have_no_line() -> None:
+    with pytest.raises(DeclarationError) as caught:
+        parse_spec(changed(["regions", 0, "pools", 0, "role"], "contrl"))
+    assert caught.value.exit_code is ExitCode.BAD_INPUT
+    assert isinstance(caught.value, BadInputError)
+    allowed = "control, gpu, storage, gateway"
+    told = f'regions[0].pools[0].role: "contrl" is not one of {allowed}. Did you mean control?'
+    assert str(caught.value) == told
+
+
+def test_rules_take_the_lines_of_the_file() -> None:
+    source = load(ROOT / "Pulumi.local.yaml").source
+    with pytest.raises(DeclarationError) as caught:
+        require_valid(parse_spec(changed(["regions", 1, "pools", 1, "gpus"], 7)), source)
+    assert [problem.line for problem in caught.value.problems] == [20]
+
+
+def test_a_missing_key_points_at_its_parent() -> None:
+    source = Source("f", {"": 1, "regions": 2, "regions[0]": 3, "regions[0].pools[11].name": 9})
+    assert source.line_of("regions[0].pools[11].name") == 9
+    assert source.line_of("regions[0].pools[1].name") == 3
+    assert source.line_of("regions[7]") == 2
+    assert source.line_of("waves") == 1
+
+
+@pytest.mark.parametrize("value", [None, 7, "text", [], [["a", 1]]])
+def test_what_is_no_mapping_is_refused(value: object) -> None:
+    with pytest.raises(DeclarationError, match="a declaration is a mapping"):
+        parse_spec(value)
+
+
+def numeric_fields(model: type[BaseModel]) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        if {int, float} & set(leaves(field.annotation)):
+            yield name
+
+
+def leaves(annotation: Any) -> Iterator[Any]:
+    """The plain types in `Annotated[int, …] | None` and the like."""
+    yield annotation
+    for inner in get_args(annotation):
+        yield from leaves(inner)
+
+
+@pytest.mark.parametrize("model", [NodePoolSpec, WanLinkSpec])
+def test_no_number_takes_a_truth_value(model: type[BaseModel]) -> None:
+    names = list(numeric_fields(model))
+    assert len(names) >= 5
+    for name in names:
+        with pytest.raises(ValidationError) as caught:
+            model.model_validate({name: True})
+        assert "truth value" in str([error for error in caught.value.errors() if error["loc"] == (name,)])
+
+
+def test_numbers_as_text_are_taken() -> None:
+    """`pulumi config set --path` writes 0.2 as text."""
+    spec = parse_spec(changed(["wan_links", 0, "loss_pct"], "0.3"))
+    assert spec.wan_links[0].loss_pct == 0.3
+
+
+def test_a_spec_cannot_be_changed() -> None:
+    spec = parse_spec(mapping())
+    with pytest.raises(ValidationError):
+        spec.name = "other"  # type: ignore[misc] # this is the point
+
+
+def test_rules_have_names_of_their_own_and_a_golden_file_each() -> None:
+    names = [rule.id for rule in ALL_RULES]
+    assert len(set(names)) == len(names)
+    seen = set()
+    for path in [*ERRORS.glob("*.yaml"), *(ERRORS.parent / "warnings").glob("*.yaml")]:
+        try:
+            declaration = load(path)
+        except DeclarationError:
+            continue
+        seen |= {problem.rule for problem in check(declaration.spec, declaration.source)}
+    assert seen == set(names)
+
+
+def test_warnings_do_not_stop_a_declaration() -> None:
+    problems = require_valid(parse_spec(changed(["wan_links", 0, "loss_pct"], 20)))
+    assert [(problem.rule, problem.severity) for problem in problems] == [("link-loss-high", "warning")]
+
+
+def test_all_errors_of_a_phase_come_at_once() -> None:
+    tree = changed(["regions", 0, "cidr"], "8.8.0.0/16")
+    tree["wan_links"][0] |= {"rtt_ms": 0, "loss_pct": 100, "mtu_bytes": 9000}
+    tree["regions"][1]["pools"][1] |= {"count": 0, "gpus": 3, "nic_gbps": 300}
+    problems = check(ClusterSpec.model_validate(tree))
+    assert {problem.rule for problem in problems} == {
+        "cidr-private", "link-rates", "link-mtu", "pool-count", "gpus", "nics",
+    }  # fmt: skip
+    assert len(problems) == 7
+
+
+def test_the_value_of_a_host_key_is_never_repeated() -> None:
+    material = "bm90IGEga2V5"
+    host = {"address": "10.81.0.5", "host_key": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{material}"}
+    region = {
+        "name": "r",
+        "provider": {"kind": "existing"},
+        "cidr": "10.81.0.0/16",
+        "pools": [{"name": "p", "role": "control", "count": 1, "hosts": [host]}],
+    }
+    problems = check(parse_spec({"name": "c", "regions": [region]}))
+    assert [problem.rule for problem in problems] == ["host-key"]
+    assert material not in str([problem.as_json() for problem in problems])

@@ -1,0 +1,91 @@
+"""TCP over a link, against published numbers and hand calculations."""
+
+import math
+
+import pytest
+
+from infra.planning import wan
+from infra.spec import WanLinkSpec
+
+
+def link(**changes: object) -> WanLinkSpec:
+    values = {"name": "sea", "a": "x", "b": "y", "rtt_ms": 80, "bandwidth_mbps": 1000, "loss_pct": 0.01}
+    return WanLinkSpec.model_validate({**values, **changes})
+
+
+@pytest.mark.parametrize(
+    ("bandwidth_mbps", "rtt_ms", "expected_bytes"),
+    [(1e3, 80, 10_000_000), (1e4, 60, 75_000_000), (1e5, 80, 1_000_000_000), (100, 70, 875_000)],
+)
+def test_bandwidth_delay_product(bandwidth_mbps: float, rtt_ms: float, expected_bytes: int) -> None:
+    assert wan.bdp_bytes(bandwidth_mbps, rtt_ms) == expected_bytes
+
+
+@pytest.mark.parametrize(
+    ("bdp_bytes", "expected_bytes"),
+    [
+        (0, 16 * 2**20),  # the floor
+        (8 * 2**20, 16 * 2**20),  # 2 × BDP is a power of two already
+        (8 * 2**20 + 1, 32 * 2**20),
+        (10_000_000, 32 * 2**20),  # 1 Gbit/s at 80 ms
+        (75_000_000, 256 * 2**20),  # 10 Gbit/s at 60 ms
+        (1_000_000_000, 2**31 - 1),  # 100 Gbit/s at 80 ms: the kernel's cap
+        (10**12, 2**31 - 1),
+    ],
+)
+def test_buffer_is_the_power_of_two_above_two_bdp(bdp_bytes: int, expected_bytes: int) -> None:
+    assert wan.buffer_max_bytes(bdp_bytes) == expected_bytes
+
+
+@pytest.mark.parametrize(
+    ("loss", "mbps"), [(1e-2, 1.79), (1e-3, 5.65), (1e-4, 23.2), (1e-5, 130), (1e-6, 732)]
+)
+def test_cubic_at_80_ms(loss: float, mbps: float) -> None:
+    assert wan.cubic_mbps(80, loss * 100) == pytest.approx(mbps, rel=5e-3)
+
+
+def test_cubic_at_100_ms_and_one_per_cent_is_of_the_published_size() -> None:
+    # Published: 3.27 Mbit/s, measured; the model stands for a long average.
+    assert 1 < wan.cubic_mbps(100, 1.0) < 4
+
+
+def test_loss_that_10_gbps_at_80_ms_can_bear() -> None:
+    assert wan.cubic_mbps(80, 3.1e-8 * 100) == pytest.approx(10_000, rel=0.02)
+
+
+def test_cubic_without_loss_has_no_limit_but_the_link() -> None:
+    assert wan.cubic_mbps(80, 0) == math.inf
+    assert wan.plan_link(link(loss_pct=0)).expected_cubic_mbps == 1000
+
+
+def test_largest_window_is_107_gbps_at_80_ms() -> None:
+    assert wan.MAX_WINDOW_BYTES == 1_073_725_440
+    assert round(wan.MAX_WINDOW_BYTES * 8 / 0.080 / 1e9) == 107
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "bbr"),  # 8 × 23 of 1000 Mbit/s
+        ({"rtt_ms": 9.9}, "cubic"),  # a short path
+        ({"rtt_ms": 10, "loss_pct": 1}, "bbr"),  # just long enough
+        ({"loss_pct": 0}, "cubic"),  # nothing to recover from
+        ({"loss_pct": 0.0001}, "cubic"),  # 732 Mbit/s a flow
+        ({"loss_pct": 0.0001, "flows": 1}, "bbr"),  # 732 of 1000 is under 0.8
+        ({"loss_pct": 0.0001, "flows": 2}, "cubic"),
+        ({"flows": 35}, "cubic"),  # 35 × 23.2 = 812
+        ({"flows": 34}, "bbr"),  # 34 × 23.2 = 789
+    ],
+)
+def test_congestion_control(changes: dict[str, object], expected: str) -> None:
+    assert wan.plan_link(link(**changes)).congestion_control == expected
+
+
+def test_reason_has_the_numbers() -> None:
+    reason = wan.plan_link(link(rtt_ms=70, bandwidth_mbps=100, loss_pct=0.2)).reason
+    assert reason == "8 CUBIC flows carry 37 of 100 Mbit/s at 70 ms and 0.2 % loss"
+
+
+def test_segment_is_the_mtu_without_headers() -> None:
+    planned = wan.plan_link(link(mtu_bytes=1420))
+    assert (planned.mtu_bytes, planned.mss_bytes) == (1420, 1380)
