@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ LINE_INTERVAL_S = 5.0
 HEARTBEAT_S = 30.0
 """A long task says that it still works."""
 MESSAGE_CHARS = 400
+SSH_BANNER = "@@@@@@"
 
 _DONE = ("runner_on_ok", "runner_on_skipped", "runner_on_failed", "runner_on_unreachable")
 _TASK_STARTS = ("playbook_on_task_start", "playbook_on_handler_task_start")
@@ -120,8 +121,9 @@ class Tracker:
     def _count(self, stats: Event) -> None:
         """Ansible's own count decides: a failure that a `rescue` took care of is none."""
         changed, dark, failures = (stats.get(key) or {} for key in ("changed", "dark", "failures"))
+        reached = {*(stats.get("processed") or {}), *dark}
         self.hosts = {}
-        for host in sorted(self.targets | {*(stats.get("processed") or {}), *dark}):
+        for host in sorted(self.targets | reached) if reached else ():
             if host in dark or host in failures:
                 state: HostState = "unreachable" if host in dark else "failed"
                 failure = self._failures.get(host) or HostResult(state)
@@ -133,17 +135,9 @@ class Tracker:
 
     def _tell(self) -> None:
         self._told, self._changed = self.clock(), False
-        total = len(self.targets) or len(self._seen)
-        self.on_progress(
-            Progress(
-                self._play,
-                self._task,
-                len(self._done),
-                total,
-                len(self._failures),
-                self._told - self._started,
-            )
-        )
+        done, total = len(self._done | self._failures.keys()), len(self.targets | self._seen)
+        elapsed_s = self._told - self._started
+        self.on_progress(Progress(self._play, self._task, done, total, self.failed_hosts, elapsed_s))
 
 
 def failure_message(result: Event) -> str:
@@ -153,6 +147,8 @@ def failure_message(result: Event) -> str:
     message = result.get("msg") or result.get("censored") or result.get("reason") or ""
     if not isinstance(message, str):
         message = json.dumps(message)
+    if SSH_BANNER in message:  # ssh shouts first and says what it means in its last line
+        message = f"{message.partition(SSH_BANNER)[0]} {message.splitlines()[-1]}"
     words = " ".join(message.split()).removeprefix("Task failed: ")
     if words.startswith(("non-zero return code", "MODULE FAILURE", "Module failed")) or not words:
         words = ": ".join(filter(None, (words, _last_line(result))))
@@ -176,7 +172,6 @@ def _task_name(data: Event) -> str:
 
 def _last_line(result: Event) -> str:
     for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
-        lines: Iterable[str] = str(result.get(key) or "").strip().splitlines()
-        for line in reversed(list(lines)):
-            return line.strip()
+        if text := str(result.get(key) or "").strip():
+            return text.splitlines()[-1].strip()
     return ""

@@ -1,0 +1,279 @@
+"""The runner against two real nodes, and an address where none is."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import BadInputError, CausewayError
+from infra.handoff.progress import Progress
+from infra.handoff.runner import RunResult, run_playbook
+from infra.providers.local.image import ensure_image
+
+ROOT = Path(__file__).resolve().parents[2]
+LABEL = "causeway.test.runner"
+NO_NODE = "192.0.2.1"
+"""RFC 5737: an address that is nobody's."""
+SECRET = "correct-horse-battery"  # noqa: S105 - looked for in what a run leaves behind
+ADMIT = """
+umask 077; mkdir -p /root/.ssh; cat > /root/.ssh/authorized_keys
+until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do sleep 0.1; done; cat /etc/ssh/ssh_host_ed25519_key.pub
+"""
+PING = "- {hosts: all, gather_facts: false, tasks: [{ansible.builtin.ping: }]}"
+
+
+def podman(*arguments: str, stdin: str = "") -> str:
+    answer = subprocess.run(["podman", *arguments], input=stdin, capture_output=True, text=True, check=True)
+    return answer.stdout.strip()
+
+
+def remove_nodes_of_dead_runs() -> None:
+    for record in json.loads(podman("ps", "-a", "--filter", f"label={LABEL}", "--format", "json")):
+        if not Path(f"/proc/{record['Labels'][LABEL]}").exists():
+            podman("rm", "-f", "-t", "0", record["Id"])
+
+
+@pytest.fixture(scope="module", name="nodes")
+def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Two nodes by name, each with its address; the inventory's files lie in the folder `folder`."""
+    remove_nodes_of_dead_runs()
+    folder = tmp_path_factory.mktemp("runner")
+    image = ensure_image(print)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key")], check=True)
+    label = f"--label={LABEL}={os.getpid()}"
+    made = {name: podman("run", "-d", label, "--systemd=always", "--privileged", image) for name in "ab"}
+    try:
+        found, known_hosts = {}, ""
+        for name, node in made.items():
+            found[name] = podman("inspect", "-f", "{{.NetworkSettings.IPAddress}}", node)
+            key = podman("exec", "-i", node, "sh", "-ec", ADMIT, stdin=(folder / "key.pub").read_text())
+            known_hosts += f"{found[name]} {key}\n"
+        (folder / "known_hosts").write_text(known_hosts)
+        yield {**found, "folder": str(folder)}
+    finally:
+        podman("rm", "-f", "-t", "0", *made.values())
+
+
+@dataclass
+class Runner:
+    """Runs playbooks given as text on the two nodes and on `dead`, which is none."""
+
+    folder: Path
+    inventory: Path
+    told: list[Progress] = field(default_factory=list)
+
+    def __call__(self, playbook: str, *limit: str, extra_vars: Mapping[str, Any] | None = None) -> RunResult:
+        file = self.folder / "playbook.yml"
+        file.write_text(playbook)
+        return run_playbook(
+            str(file),
+            stack="runner-test",
+            inventory=self.inventory,
+            limit=limit or None,
+            run_dir=self.folder / "run",
+            on_progress=self.told.append,
+            extra_vars=extra_vars,
+        )
+
+    def left_behind(self) -> str:
+        """Everything that runs have written, in one text."""
+        files = (path for path in (self.folder / "run").rglob("*") if path.is_file())
+        return "\n".join(path.read_text() for path in files)
+
+
+@pytest.fixture(name="runner")
+def _runner(nodes: dict[str, str], tmp_path: Path) -> Runner:
+    folder = Path(nodes["folder"])
+    known = f"-o UserKnownHostsFile={folder / 'known_hosts'} -o StrictHostKeyChecking=yes"
+    shared = {"ansible_ssh_private_key_file": str(folder / "key"), "ansible_ssh_common_args": known}
+    addresses = {"a": nodes["a"], "b": nodes["b"], "dead": NO_NODE}
+    hosts = {name: {"ansible_host": address} for name, address in addresses.items()}
+    inventory = tmp_path / "hosts.json"
+    inventory.write_text(json.dumps({"all": {"hosts": hosts, "vars": {"ansible_user": "root", **shared}}}))
+    return Runner(tmp_path, inventory)
+
+
+def started_processes(word: str) -> list[str]:
+    """Command lines of running processes that contain a word, this one's left out."""
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if word in line and int(folder.name) != os.getpid():
+            lines.append(line)
+    return lines
+
+
+def test_a_failing_host_is_named_and_the_other_finishes(runner: Runner) -> None:
+    result = runner(
+        """
+- name: Two tasks
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Fail on one of two
+      ansible.builtin.command: sh -c 'echo the disk is full >&2; exit {{ (inventory_hostname == "b") | int }}'
+    - name: Go on
+      ansible.builtin.file: {path: /run/went-on, state: touch, mode: "0600"}
+""",
+        "a",
+        "b",
+    )
+    assert result.failed == ("b",)
+    assert (result.hosts["a"].state, result.hosts["a"].changed) == ("ok", 2)
+    failed = result.hosts["b"]
+    assert (failed.state, failed.task) == ("failed", "Fail on one of two")
+    assert failed.message == "non-zero return code: the disk is full"
+    assert failed.log is not None
+    assert "the disk is full" in failed.log.read_text()
+    assert f"log: {failed.log}" in result.report()
+    assert "PLAY RECAP" in result.log.read_text()
+    assert str(runner.told[-1]).startswith("Two tasks · Go on · 2/2 hosts · 1 failed")
+
+
+def test_a_host_that_does_not_answer_does_not_stop_the_others(runner: Runner) -> None:
+    result = runner(PING)
+    assert result.failed == ("dead",)
+    assert result.hosts["dead"].state == "unreachable"
+    assert NO_NODE in result.hosts["dead"].message
+    assert {result.hosts[name].state for name in "ab"} == {"ok"}
+
+
+def test_a_host_whose_key_is_not_the_known_one_is_not_talked_to(
+    runner: Runner, nodes: dict[str, str]
+) -> None:
+    inventory = json.loads(runner.inventory.read_text())
+    lines = (Path(nodes["folder"]) / "known_hosts").read_text().replace(nodes["a"], "swapped")
+    others = lines.replace(nodes["b"], nodes["a"]).replace("swapped", nodes["b"])
+    (runner.folder / "known_hosts").write_text(others)
+    shared = inventory["all"]["vars"]
+    # No StrictHostKeyChecking here: Ansible's own setting must not switch it off.
+    shared["ansible_ssh_common_args"] = f"-o UserKnownHostsFile={runner.folder / 'known_hosts'}"
+    runner.inventory.write_text(json.dumps(inventory))
+    result = runner(PING, "a")
+    assert result.hosts["a"].state == "unreachable"
+    assert result.hosts["a"].message.endswith("Host key verification failed.")
+
+
+def test_a_playbook_that_does_not_parse_is_the_cause(runner: Runner) -> None:
+    with pytest.raises(CausewayError, match=r"YAML parsing failed(.|\n)*Origin: .*playbook\.yml:"):
+        runner("- hosts: all\n  tasks:\n   - {name: x\n")
+
+
+def test_no_matching_host_is_an_error_and_not_success(runner: Runner) -> None:
+    with pytest.raises(CausewayError, match="no hosts to target"):
+        runner(PING, "nobody")
+    with pytest.raises(CausewayError, match="matched no host"):
+        runner(PING.replace("all", "nobody"), "a")
+
+
+def test_missing_inputs_are_named(tmp_path: Path) -> None:
+    def attempt(playbook: str) -> None:
+        run_playbook(playbook, stack="no-such", run_dir=tmp_path, on_progress=print)
+
+    with pytest.raises(BadInputError, match=r"no playbook playbooks/nothing\.yml"):
+        attempt("playbooks/nothing.yml")
+    with pytest.raises(CausewayError, match="no inventory for stack no-such"):
+        attempt("playbooks/site.yml")
+
+
+def test_no_secret_is_left_behind(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUD_SECRET_KEY", SECRET + "-env")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", SECRET + "-passphrase")
+    task = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Use it
+      ansible.builtin.shell: >-
+        test '{{ token }}' = SECRET && test "$CLOUD_SECRET_KEY" &&
+        test -z "$PULUMI_CONFIG_PASSPHRASE" && exit 3
+      delegate_to: localhost
+      vars: {ansible_connection: local}
+      no_log: true
+""".replace("SECRET", SECRET)
+    result = runner(task, "a", extra_vars={"token": SECRET})
+    assert result.hosts["a"].state == "failed"
+    assert "no_log" in result.hosts["a"].message
+    assert result.hosts["a"].log is not None
+    left = runner.left_behind()
+    assert "PLAY RECAP" in left
+    assert SECRET not in left
+    assert "PRIVATE KEY" not in left
+    assert not [line for line in started_processes("causeway-ssh-") if str(runner.folder) in line]
+
+
+def test_only_the_last_runs_are_kept(runner: Runner) -> None:
+    old = runner.folder / "run" / "artifacts"
+    for number in range(30):
+        (old / f"old-{number}").mkdir(parents=True)
+    runner(PING, "a")
+    assert len(list(old.iterdir())) == 10
+
+
+INTERRUPTED = """
+import sys
+from pathlib import Path
+from infra.errors import CausewayError
+from infra.handoff.runner import run_playbook
+folder = Path(sys.argv[1])
+try:
+    run_playbook(str(folder / "playbook.yml"), stack="runner-test", inventory=folder / "hosts.json",
+                 limit=["a", "b"], run_dir=folder / "run", on_progress=print)
+except CausewayError as error:
+    print(error)
+    raise SystemExit(error.exit_code)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupt_ends_everything_that_was_started(runner: Runner, number: signal.Signals) -> None:
+    mark = f"sleep 3{number:03d}"
+    (runner.folder / "playbook.yml").write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks:\n"
+        f"    - {{name: Local, ansible.builtin.command: {mark}, delegate_to: localhost, connection: local}}\n"
+    )
+    command = [sys.executable, "-c", INTERRUPTED, str(runner.folder)]
+    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        wait_until(lambda: len([line for line in started_processes(mark) if line.startswith("sleep")]) == 2)
+        process.send_signal(number)
+        process.wait(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == (-9 if number == signal.SIGKILL else 1)
+    wait_until(lambda: not started_processes(str(runner.folder / "playbook.yml")))
+    wait_until(lambda: not started_processes(mark))
+
+
+def test_it_runs_beside_another_one_outside_the_main_thread(runner: Runner) -> None:
+    results: dict[str, RunResult] = {}
+
+    def work(name: str) -> None:
+        results[name] = runner(PING, name)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: tuple(result.hosts) for name, result in results.items()} == {"a": ("a",), "b": ("b",)}
+    assert not any(result.failed for result in results.values())
+
+
+def wait_until(condition: Any, limit_s: float = 20) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not so within {limit_s} s"
+        time.sleep(0.1)
