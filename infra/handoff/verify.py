@@ -278,6 +278,10 @@ def _pytest(hosts: Sequence[Expectation], folder: Path, number: int) -> list[Che
     return checks + missing
 
 
+def _check(data: dict[str, str]) -> Check:
+    return Check(data["host"], data["role"], data["name"], Verdict(data["verdict"]), data["message"])
+
+
 def main() -> int:
     """Verify, print the report, exit 0 or 1; 2 for an inventory that cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m infra.handoff.verify")

@@ -10,7 +10,6 @@ write. Without them nothing here is collected: these tests are about nodes, neve
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,12 +41,12 @@ def verdict(request: pytest.FixtureRequest) -> VerdictRecorder:
     return VerdictRecorder(request)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def expect(host: Host) -> Expect:
     return Expect(expectation_of(host.backend.get_pytest_id()), known().addresses)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def in_container(host: Host) -> bool:
     return bool(host.run("systemd-detect-virt --container --quiet").rc == 0)
 

@@ -66,8 +66,22 @@ def probe_sysctl(key: str, wanted: str) -> None:
         run("unshare", "--net", "tc", "qdisc", "add", "dev", "lo", "root", wanted)
 
 
+def in_first_namespace() -> bool:
+    """Whether this is the kernel's own network namespace: net.core.rmem_max is writable in no other."""
+    try:
+        return bool((PROC_SYS / "net/core/rmem_max").stat().st_mode & 0o200)
+    except OSError:
+        return False
+
+
 def probe_congestion_control(name: str) -> None:
-    """Raise RefusedError when the kernel has neither this congestion control nor a module for it."""
+    """Raise RefusedError when the kernel has neither this congestion control nor a module for it.
+
+    A container may only choose among those the host allows to everybody.
+    """
+    allowed = sysctl_value("net.ipv4.tcp_allowed_congestion_control").split()
+    if name not in allowed and not in_first_namespace():
+        raise RefusedError(f"a container may only choose one of {', '.join(allowed)}, not {name}")
     if name in sysctl_value("net.ipv4.tcp_available_congestion_control").split():
         return
     try:

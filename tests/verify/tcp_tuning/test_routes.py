@@ -1,4 +1,4 @@
-"""Connections to other regions use the declared congestion control, all others the default, and it stays so."""
+"""Connections to other regions use the declared congestion control, and all others the default."""
 
 import ipaddress
 import json
@@ -11,7 +11,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 
 BACK_WITHIN_S = 5.0
 
-# A TCP socket takes its congestion control from the route when it sends its first packet: no answer is needed.
+# A TCP socket takes its congestion control from the route with its first packet: no answer is needed.
 CONNECT = """
 import json, socket, sys
 def control(address):
@@ -28,7 +28,7 @@ def far_addresses(expect: Expect) -> dict[str, dict[str, Any]]:
     return {str(ipaddress.ip_network(route["cidr"])[-2]): route for route in expect.tcp_tuning_wan_routes}
 
 
-def unused_route(host: Host, expect: Expect) -> str | None:
+def unused_route(host: Host) -> str | None:
     """Why no route can be had: the reason the role reported, or None."""
     fact = json.loads(host.file("/etc/ansible/facts.d/causeway_tcp_tuning.fact").content_string)
     reasons = [entry["reason"] for entry in fact["unsupported"] if entry["name"].startswith("route ")]
@@ -75,7 +75,7 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
     address, route = next(iter(far.items()))
     wanted = {address: route["congestion_control"]}
     if ask(host, CONNECT, address) != wanted:
-        verdict.unsupported(unused_route(host, expect) or "there is no such route to lose")
+        verdict.unsupported(unused_route(host) or "there is no such route to lose")
     # Traffic goes on meanwhile: the default route leads the same way, with the default congestion control.
     host.run(f"ip route del {route['cidr']}")
     assert ask(host, CONNECT, address) != wanted or route["congestion_control"] == (

@@ -1,43 +1,40 @@
 """The kernel's TCP settings are the declared ones, wherever the kernel lets a node have its own."""
 
+import json
+
 import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
 
-# Reads a setting, and when it differs tells whether the kernel would let this node write it at all.
+# Reads settings, and where one differs tells whether the kernel would let this node write it at all.
 READ = """
 import json, sys
-path = "/proc/sys/" + sys.argv[1].replace(".", "/")
-try:
-    value = " ".join(open(path).read().split())
-except OSError as error:
-    print(json.dumps({"value": None, "refusal": error.strerror})); sys.exit()
-refusal = None
-if value != sys.argv[2]:
+def reading(name, wanted):
+    path = "/proc/sys/" + name.replace(".", "/")
+    value = None
     try:
-        with open(path, "w") as setting:
-            setting.write(value)
+        value = " ".join(open(path).read().split())
+        if value != wanted:
+            with open(path, "w") as setting:
+                setting.write(value)
     except OSError as error:
-        refusal = error.strerror
-print(json.dumps({"value": value, "refusal": refusal}))
+        return {"value": value, "refusal": error.strerror}
+    return {"value": value, "refusal": None}
+print(json.dumps({name: reading(name, value) for name, value in json.loads(sys.argv[1]).items()}))
 """
 
-# Two sockets of this machine's own: how large do the kernel's buffers get, when nobody asks for a size?
-GROW = """
+# The window scale a connection announces is fixed when it opens, from the largest buffer it may ever have.
+WINDOW = """
 import json, socket
 server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
-peer, _ = server.accept()
-client.setblocking(False)
-sent = 0
-try:
-    while sent < 1 << 31:
-        sent += client.send(bytes(1 << 16))
-except BlockingIOError:
-    pass
-print(json.dumps(sent))
+scale = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[6] >> 4
+print(json.dumps({"window": 65535 << scale, "start": client.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)}))
 """
+LARGEST_WINDOW_BYTES = 65535 << 14
+
+Readings = dict[str, dict[str, str | None]]
 
 
 def wanted(expect: Expect) -> dict[str, str]:
@@ -68,39 +65,40 @@ SETTINGS = (
 )
 
 
+@pytest.fixture(scope="module")
+def readings(host: Host, expect: Expect) -> Readings:
+    """Setting → the value in force, and why the kernel refuses to have it written, if it does."""
+    found: Readings = ask(host, READ, json.dumps(wanted(expect)))
+    return found
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_setting(host: Host, expect: Expect, verdict: VerdictRecorder, setting: str) -> None:
-    value = wanted(expect)[setting]
-    found = ask(host, READ, setting, value)
-    if found["refusal"]:
-        verdict.unsupported(f"the kernel does not let this node set it ({found['refusal']})")
-    assert found["value"] == value
+def test_setting(expect: Expect, verdict: VerdictRecorder, readings: Readings, setting: str) -> None:
+    refusal = readings[setting]["refusal"]
+    if refusal:
+        verdict.unsupported(f"the kernel does not let this node set it ({refusal})")
+    assert readings[setting]["value"] == wanted(expect)[setting]
 
 
-def test_the_role_reports_what_it_could_not_set(host: Host, expect: Expect) -> None:
+def test_the_role_reports_what_it_could_not_set(host: Host, expect: Expect, readings: Readings) -> None:
     fact = ask(host, "print(open('/etc/ansible/facts.d/causeway_tcp_tuning.fact').read())")
-    lacking = {entry["name"] for entry in fact["unsupported"]}
-    for setting, value in wanted(expect).items():
-        found = ask(host, READ, setting, value)
-        assert (setting in lacking) == bool(found["refusal"]), f"{setting}: {found}"
-        assert (setting in fact["effective"]) == (found["value"] == value), f"{setting}: {found}"
+    refused = {setting for setting in SETTINGS if readings[setting]["refusal"]}
+    in_force = {key for key, value in wanted(expect).items() if readings[key]["value"] == value}
+    assert {entry["name"] for entry in fact["unsupported"]} & set(SETTINGS) == refused
+    assert set(fact["effective"]) & set(SETTINGS) == in_force
 
 
-def test_a_connection_can_hold_what_the_link_needs(host: Host, expect: Expect) -> None:
-    # Half of a buffer is the kernel's own overhead (tcp_adv_win_scale).
-    assert ask(host, GROW) >= expect.tcp_tuning_buffer_max_bytes / 2
+def test_a_connection_can_announce_the_declared_window(host: Host, expect: Expect) -> None:
+    found = ask(host, WINDOW)
+    assert found["window"] >= min(expect.tcp_tuning_buffer_max_bytes, LARGEST_WINDOW_BYTES)
+    assert found["start"] >= expect.tcp_tuning_buffer_default_bytes
 
 
-def test_settings_survive_a_reboot(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
-    kept = dict(
-        line.partition(" = ")[::2]
-        for line in host.file("/etc/sysctl.d/90-causeway-tcp.conf").content_string.splitlines()
-        if not line.startswith("#")
-    )
-    effective = {
-        setting: value
-        for setting, value in wanted(expect).items()
-        if ask(host, READ, setting, value)["value"] == value
-    }
-    assert kept == effective
+def test_settings_survive_a_reboot(
+    host: Host, expect: Expect, verdict: VerdictRecorder, readings: Readings
+) -> None:
+    lines = host.file("/etc/sysctl.d/90-causeway-tcp.conf").content_string.splitlines()
+    kept = dict(line.partition(" = ")[::2] for line in lines if not line.startswith("#"))
+    values = wanted(expect)
+    assert kept == {key: value for key, value in values.items() if readings[key]["value"] == value}
     verdict.rendered("proving it would mean a reboot")
