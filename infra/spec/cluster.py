@@ -6,16 +6,19 @@ from infra.spec.region import RegionSpec
 
 
 class ClusterSpec(Spec):
-    """Regions and the links between them.
-
-    `waves` names regions in the order in which they are configured: a list of lists, the canary
-    first. Left out, every region is a wave of its own, in declared order.
-    """
+    """Regions and the links between them."""
 
     name: str
+    """A DNS label."""
     regions: tuple[RegionSpec, ...]
+    """The sites."""
     wan_links: tuple[WanLinkSpec, ...] = ()
+    """The roads between regions; the only ones there are."""
     waves: tuple[tuple[str, ...], ...] = ()
+    """Names of regions in the order in which they are configured: a list of lists, the canary first.
+
+    Left out, every region is a wave of its own, in declared order.
+    """
 
     def region(self, name: str) -> RegionSpec:
         """The region of that name; KeyError when it is not declared."""

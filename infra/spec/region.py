@@ -13,12 +13,14 @@ class LocalProvider(Spec):
     """Nodes on this machine: podman containers that run systemd and sshd."""
 
     kind: Literal["local"] = "local"
+    """Nodes are made on this machine."""
 
 
 class ExistingProvider(Spec):
     """Machines you already have, reached by SSH: configured, never created and never deleted."""
 
     kind: Literal["existing"]
+    """Nodes are machines you have."""
     ssh_user: str = "root"
     """A user who is root or may run sudo without a password."""
     ssh_key_file: str | None = None
@@ -32,7 +34,9 @@ class ExistingHost(Spec):
     """One machine of an `existing` pool."""
 
     address: Address
+    """Its address, inside the region's range."""
     ssh_port: Int = Field(default=22, ge=1, le=65535)
+    """Port of its SSH server."""
     host_key: str
     """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
 
@@ -41,16 +45,21 @@ class NodePoolSpec(Spec):
     """Nodes of one kind that are made, changed and removed together."""
 
     name: str
+    """A DNS label of its own within the region; hosts are called `<region>-<pool>-<number>`."""
     role: PoolRole
+    """What the nodes are for: decides which roles configure them."""
     count: Int
+    """Number of nodes. Changing it moves no address of another pool."""
     gpus: Int = 0
     """GPUs per node. On `local` nodes they are declared but simulated."""
     gpu_model: str | None = None
+    """Model and form factor, such as `h100-sxm`; needed where there are GPUs."""
     nics: Int = 0
     """Fabric NICs per node, not counting the management interface."""
     nic_gbps: Int | None = None
+    """Port speed of each fabric NIC; needed where there are NICs."""
     shm_gib: Float | None = Field(default=None, gt=0)
-    """Size of /dev/shm, which NCCL uses within a node; unset keeps what the machine has (local nodes: 1 GiB)."""
+    """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
     hosts: tuple[ExistingHost, ...] = ()
     """The machines, for the provider `existing` only; as many as `count`."""
 
@@ -59,10 +68,16 @@ class RegionSpec(Spec):
     """One site: its nodes share a failure domain, a time zone and an address range."""
 
     name: str
+    """A DNS label of its own."""
     provider: Provider = LocalProvider()
+    """Where the nodes come from."""
     timezone: Timezone = "Etc/UTC"
+    """A name of the tz database, such as `Asia/Tokyo`."""
     locale: Locale = "C.UTF-8"
+    """The nodes' language and country, such as `ja_JP.UTF-8`."""
     cidr: Cidr
+    """The region's own IPv4 network. Every pool gets a sixteenth of it, the region itself the first."""
     mtu_bytes: Int = Field(default=1500, ge=576, le=9216)
     """MTU of the region's management network; a WAN link's MTU cannot be larger."""
     pools: tuple[NodePoolSpec, ...]
+    """The nodes; a new pool at the end moves no address."""

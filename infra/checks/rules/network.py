@@ -100,7 +100,7 @@ class CidrsAreApart:
 
 
 class CidrHoldsItsPools:
-    """Every pool owns a sixteenth of the range: see infra/planning/addresses.py."""
+    """Every pool owns a sixteenth of its region's range."""
 
     id: ClassVar[str] = "cidr-size"
     severity: ClassVar[Severity] = "error"

@@ -1,0 +1,152 @@
+"""The reference in docs/declaration.md, made from the models and the rules it describes.
+
+`python -m infra.checks.reference` rewrites it.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from infra.checks.problem import listing
+from infra.checks.rules import ALL_RULES
+from infra.checks.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
+from infra.checks.rules.pools import GPUS_PER_NODE, NIC_GBPS
+from infra.planning.addresses import MAX_POOLS
+from infra.spec import (
+    ClusterSpec,
+    ExistingHost,
+    ExistingProvider,
+    LocalProvider,
+    NodePoolSpec,
+    RegionSpec,
+    WanLinkSpec,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "declaration.md"
+BEGIN, END = "<!-- generated: fields and rules -->", "<!-- end of generated text -->"
+
+SECTIONS: dict[str, type[BaseModel]] = {
+    "`causeway:cluster`": ClusterSpec,
+    "`regions[]`": RegionSpec,
+    "`regions[].provider` with `kind: local`": LocalProvider,
+    "`regions[].provider` with `kind: existing`": ExistingProvider,
+    "`regions[].pools[]`": NodePoolSpec,
+    "`regions[].pools[].hosts[]`": ExistingHost,
+    "`wan_links[]`": WanLinkSpec,
+}
+UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB"}
+LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
+    (ClusterSpec, "regions"): "at least 1",
+    (RegionSpec, "pools"): f"1 to {MAX_POOLS}",
+    (NodePoolSpec, "count"): "at least 1",
+    (NodePoolSpec, "gpus"): f"0, {listing(GPUS_PER_NODE)}",
+    (NodePoolSpec, "nics"): "at least 0",
+    (NodePoolSpec, "nic_gbps"): listing(NIC_GBPS),
+    (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
+    (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
+    (WanLinkSpec, "loss_pct"): "0 to below 100",
+    (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`",
+}
+WORDS: dict[Any, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    IPv4Address: "IPv4 address",
+    IPv4Network: "IPv4 network",
+}
+
+
+def reference() -> str:
+    """The generated part of the page: a table of fields per object, then the table of rules."""
+    parts = [text for title, model in SECTIONS.items() for text in _fields(title, model)]
+    return "\n".join([BEGIN, "", "## Fields", "", *parts, *_rules(), END])
+
+
+def page(current: str) -> str:
+    """The page with its generated part made anew; ValueError when the markers are not there."""
+    begin, end = current.index(BEGIN), current.index(END) + len(END)
+    return current[:begin] + reference() + current[end:]
+
+
+def _fields(title: str, model: type[BaseModel]) -> Iterator[str]:
+    yield from (f"### {title}", "", _one_line(model.__doc__ or ""), "")
+    yield from ("| field | unit | default | allowed | |", "|---|---|---|---|---|")
+    for name, field in model.model_fields.items():
+        cells = (f"`{name}`", _unit(name), _default(field), _allowed(model, name, field))
+        yield f"| {' | '.join(cells)} | {_one_line(field.description or '')} |"
+    yield ""
+
+
+def _rules() -> Iterator[str]:
+    yield from ("## Rules", "", "| rule | | finds | because |", "|---|---|---|---|")
+    for rule in ALL_RULES:
+        finds, why = inspect.getdoc(rule.check), inspect.getdoc(type(rule))
+        yield f"| `{rule.id}` | {rule.severity} | {_one_line(finds or '')} | {_one_line(why or '')} |"
+    yield ""
+
+
+def _unit(name: str) -> str:
+    return UNITS.get(name.rpartition("_")[2], "")
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "*required*"
+    if field.default is None or field.default == ():
+        return "none"
+    if isinstance(field.default, LocalProvider):
+        return "`{kind: local}`"
+    return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
+
+
+def _allowed(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    limits = LIMITS_OF_RULES.get((model, name)) or _limits(field)
+    return f"{_words(field.annotation)}{': ' if limits else ''}{limits}"
+
+
+def _limits(field: FieldInfo) -> str:
+    """The bounds of a field in words: `at least 1, at most 65535`."""
+    bounds: list[str] = []
+    for bound in field.metadata:
+        match bound:
+            case Ge(ge=limit):
+                bounds.append(f"at least {limit}")
+            case Gt(gt=limit):
+                bounds.append(f"more than {limit}")
+            case Le(le=limit):
+                bounds.append(f"at most {limit}")
+    return ", ".join(bounds)
+
+
+def _words(annotation: Any) -> str:
+    """A type in plain words; the choices where there are some."""
+    if annotation in WORDS:
+        return WORDS[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "mapping"
+    inner = [item for item in get_args(annotation) if item not in (type(None), Ellipsis)]
+    if get_origin(annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in inner)
+    if get_origin(annotation) is tuple:
+        return f"list of {_plural(_words(inner[0]))}"
+    kinds = dict.fromkeys(_words(item) for item in inner if not hasattr(item, "func"))
+    return " or ".join(kind for kind in kinds if kind)
+
+
+def _plural(word: str) -> str:
+    return {"text": "texts", "mapping": "mappings"}.get(word, re.sub(r"^list\b", "lists", word))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
