@@ -130,10 +130,6 @@ def read_result(stack: str) -> VerificationResult:
     return VerificationResult(tuple(_check(data) for data in checks))
 
 
-def _check(data: dict[str, str]) -> Check:
-    return Check(**data | {"verdict": Verdict(data["verdict"])})
-
-
 def _expectations(inventory: str, limit: str | None) -> Expectations:
     command = [
         sys.executable,
@@ -268,7 +264,7 @@ def _pytest(hosts: Sequence[Expectation], folder: Path, number: int) -> list[Che
     except subprocess.TimeoutExpired:
         pass
     lines = results.read_text().splitlines() if results.exists() else []
-    checks = [_check(data) for data in map(json.loads, lines)]
+    checks = [_check(json.loads(line)) for line in lines]
     missing = [
         Check(host.host, feature, "", Verdict.FAILED, problem)
         for host in hosts
