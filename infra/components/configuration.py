@@ -6,8 +6,9 @@ import pulumi
 
 from infra.components.inventory import Inventory
 from infra.handoff.contract import Contract
+from infra.handoff.hashes import tree_hash, value_hash
 from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.resources import ROOT, Configuration, Verification, hosts_of, tree_hash, value_hash
+from infra.handoff.resources import ROOT, Configuration, Verification, hosts_of
 from infra.handoff.variables import FEATURES
 
 

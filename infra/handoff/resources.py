@@ -1,7 +1,5 @@
 """The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,10 +9,13 @@ import pulumi
 from infra.errors import CausewayError
 from infra.handoff import ssh, verify
 from infra.handoff.contract import Contract, stack_dir
+from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 ROOT = ssh.ROOT
+INVENTORY_SOURCE = "---\nplugin: causeway\n"
+"""What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest by itself."""
 
 
 class SshKeyLifecycle(Lifecycle):
@@ -82,9 +83,9 @@ class InventoryLifecycle(Lifecycle):
         ssh.control_dir().mkdir(mode=0o700, exist_ok=True)
         for path, text in self._files(inputs).items():
             _write(path, text)
-        source = ROOT / "inventories" / inputs["contract"]["stack"] / "causeway.yml"
+        source = _inventory_source(inputs["contract"]["stack"])
         if not source.exists():
-            _write(source, "---\nplugin: causeway\n")
+            _write(source, INVENTORY_SOURCE)
         return {}
 
     def observe(self, properties: Properties) -> list[str]:
@@ -96,9 +97,14 @@ class InventoryLifecycle(Lifecycle):
         ]
 
     def remove(self, properties: Properties) -> None:
-        """Delete the files."""
+        """Delete the files; of `inventories/<stack>` only what `ensure` wrote, the rest is the user's."""
         for path in self._files(properties):
             path.unlink(missing_ok=True)
+        source = _inventory_source(properties["contract"]["stack"])
+        if source.exists() and source.read_text() == INVENTORY_SOURCE:
+            source.unlink()
+            if not any(source.parent.iterdir()):
+                source.parent.rmdir()
 
     def _files(self, properties: Properties) -> dict[Path, str]:
         contract = Contract.model_validate(properties["contract"])
@@ -224,24 +230,6 @@ class Verification(Managed, module="causeway", name="Verification"):
         super().__init__(VerificationLifecycle, name, inputs, opts)
 
 
-def tree_hash(*paths: str) -> str:
-    """One hash over the files below these paths of the checkout, molecule scenarios left out."""
-    digest = hashlib.sha256()
-    for start in paths:
-        top = ROOT / start
-        files = [top] if top.is_file() else sorted(p for p in top.rglob("*") if p.is_file())
-        for file in files:
-            relative = file.relative_to(ROOT)
-            if not {"molecule", "__pycache__"} & set(relative.parts):
-                digest.update(f"{relative}\0".encode() + file.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
-
-
-def value_hash(value: Any) -> str:
-    """One hash over a JSON value."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _digest(properties: Properties, name: str) -> str:
     """What a host's converge record must say: its instance and variables, and the roles of the wave."""
     return value_hash([properties["hosts"][name], properties["roles"]])
@@ -249,6 +237,10 @@ def _digest(properties: Properties, name: str) -> str:
 
 def _record(properties: Properties, name: str) -> Path:
     return ROOT / stack_dir(properties["stack"]) / "converged" / name
+
+
+def _inventory_source(stack: str) -> Path:
+    return ROOT / "inventories" / stack / "causeway.yml"
 
 
 def _write(path: Path, text: str) -> None:
