@@ -58,8 +58,10 @@ def read_yaml(text: str, file: str) -> Tree:
             builder.tree.value = builder.build(root, "", 0)
     except YAMLError as error:
         raise DeclarationError([_syntax_problem(error, text, file)]) from None
-    except (RecursionError, _TooMuchError) as error:
-        raise DeclarationError([_file_problem(file, str(error) or "nested too deeply")]) from None
+    except RecursionError:
+        raise DeclarationError([_file_problem(file, "nested too deeply")]) from None
+    except _TooMuchError as error:
+        raise DeclarationError([_file_problem(file, str(error))]) from None
     return builder.tree
 
 

@@ -150,3 +150,21 @@ def test_the_value_of_a_host_key_is_never_repeated() -> None:
     problems = check(parse_spec({"name": "c", "regions": [region]}))
     assert [problem.rule for problem in problems] == ["host-key"]
     assert material not in str([problem.as_json() for problem in problems])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[" * 5000, "nested too deeply"),
+        ("name: " + "9" * 5000 + "\nregions: []", "has 5000 characters"),
+        ("name: 0x" + "f" * 5000 + "\nregions: []", "name: a huge number is not text"),
+        ("\ufeffname: x\r\nregions: []\r\n", "regions: no region"),
+    ],
+)
+def test_odd_texts(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_bytes(text.encode())
+    with pytest.raises(DeclarationError) as caught:
+        declaration = load(path)
+        require_valid(declaration.spec, declaration.source)
+    assert told in str(caught.value)
