@@ -96,24 +96,24 @@ def _cluster_of(tree: Tree, path: Path) -> tuple[str, object]:
 
 
 def _from_config(tree: Tree, config: object, file: str) -> tuple[str, object]:
-    keys = list(config) if isinstance(config, Mapping) else []
-    if not isinstance(config, Mapping) or CONFIG_KEY not in keys:
-        problem = Problem(
-            "config", f"{CONFIG_KEY} is missing", suggestion=nearest(CONFIG_KEY, keys), rule="file",
-            hint="" if nearest(CONFIG_KEY, keys) else "the declaration belongs there",
-        )  # fmt: skip
-        if problem.suggestion:
-            found = f"config.{problem.suggestion}"
-            problem = Problem(found, "no such key is read", found=found, suggestion=CONFIG_KEY, rule="file")
-        raise DeclarationError([Source(file, tree.lines).locate(problem)])
-    cluster = config[CONFIG_KEY]
     prefix = f"config.{CONFIG_KEY}"
+    if not isinstance(config, Mapping) or CONFIG_KEY not in config:
+        raise DeclarationError([Source(file, tree.lines).locate(_no_cluster(config))])
+    cluster = config[CONFIG_KEY]
     if isinstance(cluster, Mapping) and set(cluster) == {"secure"}:
-        problem = Problem(
-            prefix, "is encrypted", hint="a declaration holds no secret: set it without --secret", rule="file"
-        )
+        hint = "a declaration holds no secret: set it without --secret"
+        problem = Problem(prefix, "is encrypted", hint=hint, rule="file")
         raise DeclarationError([Source(file, tree.lines).locate(problem)])
     return prefix, cluster
+
+
+def _no_cluster(config: object) -> Problem:
+    """The key is missing, or misspelt."""
+    meant = nearest(CONFIG_KEY, config) if isinstance(config, Mapping) else None
+    if meant is None:
+        message = f"{CONFIG_KEY} is missing"
+        return Problem("config", message, hint="the declaration belongs there", rule="file")
+    return Problem(f"config.{meant}", "no such key is read", meant, suggestion=CONFIG_KEY, rule="file")
 
 
 def _lines_below(lines: Mapping[str, int], prefix: str) -> dict[str, int]:

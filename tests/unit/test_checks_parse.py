@@ -165,6 +165,5 @@ def test_odd_texts(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_bytes(text.encode())
     with pytest.raises(DeclarationError) as caught:
-        declaration = load(path)
-        require_valid(declaration.spec, declaration.source)
+        require_valid(load_spec(path))
     assert told in str(caught.value)
