@@ -145,11 +145,11 @@ class _PlainErrors:
     """
 
     def __enter__(self) -> None:
-        sys.tracebacklimit = 1000
+        """Nothing to prepare: another thread's error may be on its way to the user at this moment."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, CausewayError):
-            sys.tracebacklimit = 0
+        if error:
+            sys.tracebacklimit = 0 if isinstance(error, CausewayError) else 1000
 
 
 _watch: list[threading.Thread] = []

@@ -1,0 +1,135 @@
+"""Which hosts a wave configures: those whose converge record is not current, and no others."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import CausewayError
+from infra.handoff import hashes, resources
+from infra.handoff.progress import HostResult
+from infra.handoff.resources import ConfigurationLifecycle
+from infra.handoff.runner import RunResult
+
+HOSTS = ("tokyo-control-0", "tokyo-gpu-0", "tokyo-gpu-1")
+
+
+class Playbooks:
+    """Stands in for Ansible: notes the hosts of each run, and fails those it is told to."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[str]] = []
+        self.states: dict[str, Any] = {}
+
+    def __call__(self, playbook: str, *, limit: list[str], **_arguments: Any) -> RunResult:
+        assert playbook == "playbooks/site.yml"
+        self.runs.append(list(limit))
+        hosts = {
+            name: HostResult(self.states.get(name, "ok"), task="Set the time zone", message="no such zone")
+            for name in limit
+        }
+        return RunResult(hosts, Path("log"), 1.0)
+
+
+@pytest.fixture
+def playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbooks:
+    fake = Playbooks()
+    monkeypatch.setattr(resources, "run_playbook", fake)
+    monkeypatch.setattr(resources, "ROOT", tmp_path)
+    return fake
+
+
+def wave(**changes: Any) -> dict[str, Any]:
+    hosts = {name: {"instance": f"id of {name}", "variables": "v1"} for name in HOSTS}
+    return {"stack": "s", "wave": "tokyo", "hosts": hosts, "roles": {"base": "r1"}} | changes
+
+
+def ensure(inputs: dict[str, Any]) -> dict[str, Any]:
+    return ConfigurationLifecycle().ensure(inputs, {})
+
+
+def test_a_converged_host_is_not_touched_again(playbooks: Playbooks) -> None:
+    assert ensure(wave()) == {"unreachable": []}
+    assert ConfigurationLifecycle().observe(wave()) == []
+    ensure(wave())
+    assert playbooks.runs == [list(HOSTS)]
+
+
+def test_a_new_instance_or_changed_variables_touch_that_host_alone(playbooks: Playbooks) -> None:
+    ensure(wave())
+    replaced = wave()
+    replaced["hosts"]["tokyo-gpu-0"] = {"instance": "another", "variables": "v1"}
+    ensure(replaced)
+    replaced["hosts"]["tokyo-gpu-1"] = {"instance": "id of tokyo-gpu-1", "variables": "v2"}
+    assert ConfigurationLifecycle().observe(replaced) == ["tokyo-gpu-1: not configured as declared"]
+    ensure(replaced)
+    assert playbooks.runs[1:] == [["tokyo-gpu-0"], ["tokyo-gpu-1"]]
+
+
+def test_a_changed_role_touches_every_host(playbooks: Playbooks) -> None:
+    ensure(wave())
+    ensure(wave(roles={"base": "r2"}))
+    assert playbooks.runs[1:] == [list(HOSTS)]
+
+
+def test_a_failed_host_is_named_and_the_next_up_runs_it_alone(playbooks: Playbooks) -> None:
+    playbooks.states["tokyo-gpu-1"] = "failed"
+    with pytest.raises(CausewayError, match=r"tokyo-gpu-1 failed at “Set the time zone”: no such zone"):
+        ensure(wave())
+    playbooks.states.clear()
+    ensure(wave())
+    assert playbooks.runs == [list(HOSTS), ["tokyo-gpu-1"]]
+
+
+def test_a_silent_host_does_not_hold_up_the_waves_behind(
+    playbooks: Playbooks, capsys: pytest.CaptureFixture[str]
+) -> None:
+    playbooks.states["tokyo-gpu-0"] = "unreachable"
+    assert ensure(wave()) == {"unreachable": ["tokyo-gpu-0"]}
+    assert "tokyo-gpu-0 unreachable" in capsys.readouterr().out
+    assert ConfigurationLifecycle().observe(wave()) == ["tokyo-gpu-0: not configured as declared"]
+
+
+def test_a_run_that_dies_half_way_has_converged_nothing(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure(wave())
+
+    def dies(*_words: object, **_named: object) -> RunResult:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resources, "run_playbook", dies)
+    with pytest.raises(KeyboardInterrupt):
+        ensure(wave(roles={"base": "r2"}))
+    assert len(ConfigurationLifecycle().observe(wave())) == 3, "not even the old roles are known to be there"
+    assert playbooks.runs == [list(HOSTS)]
+
+
+def test_a_forgotten_wave_is_configured_anew(playbooks: Playbooks) -> None:
+    ensure(wave())
+    ConfigurationLifecycle().remove(wave())
+    ConfigurationLifecycle().remove(wave())
+    ensure(wave())
+    assert playbooks.runs == [list(HOSTS)] * 2
+
+
+def test_a_hash_follows_every_file_that_reaches_a_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hashes, "ROOT", tmp_path)
+    task = tmp_path / "roles" / "base" / "tasks" / "main.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    empty, first = hashes.tree_hash("inventories/s"), hashes.tree_hash("roles/base")
+    scenario = tmp_path / "roles" / "base" / "molecule" / "default" / "molecule.yml"
+    scenario.parent.mkdir(parents=True)
+    scenario.write_text("---\n")
+    assert hashes.tree_hash("roles/base") == first, "a scenario changes no node"
+    task.rename(task.with_name("more.yml"))
+    assert hashes.tree_hash("roles/base") != first, "a name counts as well as a content"
+    source = tmp_path / "inventories" / "s" / "causeway.yml"
+    source.parent.mkdir(parents=True)
+    source.write_text("---\n")
+    assert hashes.tree_hash("inventories/s") == empty, "`up` writes it: a preview after it shows no change"
+    (source.parent / "host_vars.yml").write_text("---\n")
+    assert hashes.tree_hash("inventories/s") != empty

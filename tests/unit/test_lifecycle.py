@@ -1,0 +1,227 @@
+"""Lifecycles behind Pulumi's dynamic provider: convergence, drift, plain errors, the end of the engine."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import grpc  # type: ignore[import-untyped]  # its types are a package of their own
+import pytest
+from google.protobuf import struct_pb2  # type: ignore[import-untyped]  # likewise
+from pulumi.dynamic.dynamic import serialize_provider
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
+
+from infra.providers.lifecycle import DRIFT, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = f"{__name__}:Shelf"
+
+
+class Shelf(Lifecycle):
+    """Keeps what it is asked to in a dictionary that stands for the world."""
+
+    outputs = ("made",)
+    replace_on = ("place",)
+    world: ClassVar[dict[str, Any]] = {}
+    known: ClassVar[Properties] = {}
+
+    def identity(self, inputs: Properties) -> str:
+        return str(inputs["place"])
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        type(self).known = known
+        self.world[inputs["place"]] = dict(inputs)
+        return {"made": "yes"}
+
+    def observe(self, properties: Properties) -> list[str] | None:
+        found = self.world.get(properties["place"])
+        if found is None:
+            return None
+        return [] if found["size"] == properties["size"] else [f"size is {found['size']}"]
+
+    def remove(self, properties: Properties) -> None:
+        del self.world[properties["place"]]
+
+
+@pytest.fixture
+def provider() -> ByName:
+    Shelf.world.clear()
+    return ByName(TARGET)
+
+
+INPUTS = {"place": "left", "size": 1, "made": None, DRIFT: None, PROVIDER_KEY: "pickled"}
+
+
+def test_create_gives_the_declared_identity_and_clean_outputs(provider: ByName) -> None:
+    made = provider.create(dict(INPUTS))
+    assert made.id == "left"
+    assert made.outs == {"place": "left", "size": 1, "made": "yes", DRIFT: []}
+    assert Shelf.world == {"left": {"place": "left", "size": 1}}, "outputs and pickles are no inputs"
+    assert Shelf.known == {}
+
+
+def test_update_hands_over_what_was_known(provider: ByName) -> None:
+    olds = provider.create(dict(INPUTS)).outs or {}
+    provider.update("left", {**olds, PROVIDER_KEY: "pickled"}, INPUTS | {"size": 2})
+    assert Shelf.world["left"]["size"] == 2
+    assert Shelf.known["made"] == "yes"
+    assert PROVIDER_KEY not in Shelf.known
+
+
+def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> None:
+    olds = provider.create(dict(INPUTS)).outs or {}
+    news = {"place": "left", "size": 1}
+    assert not provider.diff("left", olds, news).changes
+    bigger = provider.diff("left", olds, news | {"size": 2})
+    assert bigger.changes
+    assert not bigger.replaces
+    moved = provider.diff("left", olds, news | {"place": "right"})
+    assert moved.replaces == ["place"]
+    assert moved.delete_before_replace, "two of the same name cannot stand at once"
+    assert provider.diff("left", olds | {DRIFT: ["size is 9"]}, news).changes
+
+
+def test_read_keeps_the_declared_inputs_and_reports_the_drift(provider: ByName) -> None:
+    state = provider.create(dict(INPUTS)).outs or {}
+    assert provider.read("left", dict(state)).outs == state
+    Shelf.world["left"]["size"] = 9
+    found = provider.read("left", dict(state))
+    assert (found.outs or {})[DRIFT] == ["size is 9"]
+    assert found.inputs == {"place": "left", "size": 1}
+
+
+def test_read_of_something_gone_says_so_to_pulumi(provider: ByName) -> None:
+    state = provider.create(dict(INPUTS)).outs or {}
+    provider.delete("left", dict(state))
+    assert provider.read("left", dict(state)).id is None
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["infra.providers.local.resources:NodePoolLifecycle", "infra.handoff.resources:ConfigurationLifecycle"],
+)
+def test_the_state_holds_a_name_and_no_code(target: str) -> None:
+    pickled = serialize_provider(ByName(target))
+    assert len(pickled) < 400, "Pulumi keeps this once per resource"
+    assert serialize_provider(ByName(target)) == pickled, "a preview would show a change"
+
+
+FAILING = '''
+"""Lifecycles that fail, for a provider process of their own."""
+from infra.errors import CausewayError
+from infra.providers.lifecycle import Lifecycle
+
+class Fails(Lifecycle):
+    def identity(self, inputs):
+        return "it"
+    def ensure(self, inputs, known):
+        if inputs["plain"]:
+            raise CausewayError("the cable is not plugged in", "plug it in")
+        raise KeyError("oops")
+    def remove(self, properties):
+        raise CausewayError("it does not let go", "pull harder")
+'''
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
+    """Pulumi's real provider process, as the engine starts it."""
+    (tmp_path / "failing.py").write_text(FAILING)
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}", "PULUMI_PROJECT": "causeway"}
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "pulumi.dynamic"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process, grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
+        stub = provider_pb2_grpc.ResourceProviderStub(channel)
+        stub.Configure(provider_pb2.ConfigureRequest())
+        yield stub
+        process.kill()
+
+
+def told(call: Any, request: Any) -> str:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request)
+    return str(caught.value.details())
+
+
+def properties(**values: Any) -> struct_pb2.Struct:
+    made = struct_pb2.Struct()
+    made.update({**values, PROVIDER_KEY: serialize_provider(ByName("failing:Fails"))})
+    return made
+
+
+def test_an_error_for_the_user_comes_without_a_traceback_and_a_bug_with_one(
+    server: provider_pb2_grpc.ResourceProviderStub,
+) -> None:
+    urn = "urn:pulumi:s::p::t::n"
+    plain = provider_pb2.CreateRequest(urn=urn, properties=properties(plain=True))
+    bug = provider_pb2.CreateRequest(urn=urn, properties=properties(plain=False))
+    for _ in range(2):  # one must not change how the other is told
+        message = told(server.Create, plain)
+        assert "the cable is not plugged in\n  → plug it in" in message
+        assert "File" not in message
+        assert "Traceback" not in message
+        assert 'failing.py", line' in told(server.Create, bug)
+    gone = provider_pb2.DeleteRequest(id="it", urn=urn, properties=properties(plain=True))
+    assert "File" not in told(server.Delete, gone)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Path:
+    """A program that is called `pulumi`: a shell by its real nature."""
+    path = tmp_path / "pulumi"
+    shutil.copy2(shutil.which("bash") or "/bin/bash", path)
+    return path
+
+
+PROVIDER = """
+import subprocess, time
+from infra.providers import lifecycle
+lifecycle._die_with_engine()
+child = subprocess.Popen(["sh", "-c", "sleep 300; true"])
+print(lifecycle._engine_pid(), flush=True)
+time.sleep(300)
+"""
+
+
+def alive(pids: list[int]) -> list[int]:
+    states = {pid: Path(f"/proc/{pid}/stat") for pid in pids}
+    return [pid for pid, stat in states.items() if stat.exists() and ") Z " not in stat.read_text()]
+
+
+def test_a_provider_ends_with_its_engine_and_takes_its_children_along(engine: Path, tmp_path: Path) -> None:
+    script = tmp_path / "provider.py"
+    script.write_text(textwrap.dedent(PROVIDER))
+    # Two shells deep, as Pulumi's language host starts it.
+    command = f"sh -c '{sys.executable} {script}; true'; true"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [engine, "-c", command], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) == process.pid, "the nearest pulumi above is the engine"
+        below = descendants(process.pid)
+        assert len(below) >= 4, "a shell, the provider, its shell and its sleep"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        provider = below[1:]
+        deadline = time.monotonic() + 20
+        while alive(provider) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert alive(provider) == []
+
+
+def test_nothing_is_watched_where_no_engine_runs_above() -> None:
+    code = (
+        "from infra.providers import lifecycle as l; l._die_with_engine(); print(l._engine_pid(), l._watch)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "None []\n", done.stderr

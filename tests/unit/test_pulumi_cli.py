@@ -1,0 +1,115 @@
+"""Around the Pulumi CLI: one worker per stack, stale locks, interrupts, and errors that say why."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from infra import pulumi_cli
+from infra.errors import CausewayError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file backend and a folder for locks of this test's own."""
+    monkeypatch.setattr(pulumi_cli, "CAUSEWAY_DIR", tmp_path / ".causeway")
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/state")
+    (tmp_path / "state").mkdir()
+    return tmp_path / "state"
+
+
+def test_a_second_worker_is_told_who_has_the_stack(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from infra import pulumi_cli\n"
+        f"pulumi_cli.CAUSEWAY_DIR = pathlib.Path({str(tmp_path / '.causeway')!r})\n"
+        "with pulumi_cli.only_one('s'):\n    print('held', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(CausewayError, match=f"process {holder.pid} since"), pulumi_cli.only_one("s"):
+            pass
+        with pulumi_cli.only_one("another"):
+            pass
+        holder.kill()
+        holder.wait()
+    with pulumi_cli.only_one("s"):  # the kernel has let go of the dead one's lock
+        pass
+
+
+def lock_of(backend: Path, pid: int) -> Path:
+    """A lock as Pulumi's file backend writes it."""
+    path = backend / ".pulumi" / "locks" / "organization" / "causeway" / "s" / "9f1c.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"pid": pid, "username": "root", "timestamp": "2026-01-01T00:00:00Z"}))
+    return path
+
+
+def test_a_lock_that_a_killed_pulumi_left_is_lifted(backend: Path) -> None:
+    lock = lock_of(backend, os.getpid())  # a process ID that another program has since inherited
+    with pulumi_cli.only_one("s"):
+        assert not lock.exists()
+
+
+def test_a_pulumi_that_somebody_started_by_hand_is_respected(backend: Path, tmp_path: Path) -> None:
+    program = tmp_path / "pulumi"
+    shutil.copy2(shutil.which("sleep") or "/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as by_hand:
+        while Path(f"/proc/{by_hand.pid}/comm").read_text() != "pulumi\n":  # named a moment after its start
+            time.sleep(0.01)
+        lock = lock_of(backend, by_hand.pid)
+        with pytest.raises(CausewayError, match=f"process {by_hand.pid}"), pulumi_cli.only_one("s"):
+            pass
+        assert lock.exists()
+        by_hand.kill()
+
+
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A program called `pulumi`, first on the PATH."""
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/bash\n{text}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+
+
+def test_a_request_to_end_reaches_pulumi_as_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready"
+    script(tmp_path, monkeypatch, f"trap 'exit 7' INT; : > {ready}; while :; do sleep 0.05; done")
+
+    def end() -> None:
+        while not ready.exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert pulumi_cli.pulumi(["up"]).returncode == 7
+    ending.join()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_missing_cli_and_a_failed_command_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(tmp_path, monkeypatch, "echo 'no stack named q' >&2; exit 255")
+    with pytest.raises(CausewayError, match=r"`pulumi stack select q` failed: no stack named q"):
+        pulumi_cli.require(["stack", "select", "q"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CausewayError, match="not on the PATH"):
+        pulumi_cli.pulumi(["version"])

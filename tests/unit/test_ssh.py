@@ -1,0 +1,129 @@
+"""SSH as the only way to a node: the key, the known hosts, and what OpenSSH makes of the ssh_config."""
+
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.handoff import resources, ssh
+from infra.handoff.contract import Contract, build_contract
+from infra.handoff.resources import InventoryLifecycle, SshKeyLifecycle
+from infra.planning.plan import make_plan
+from infra.spec import ClusterSpec
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
+
+
+@pytest.fixture
+def contract() -> Contract:
+    host = {"address": "10.93.0.5", "ssh_port": 2222, "host_key": KEY}
+    pool = {"name": "control", "role": "control", "count": 1}
+    spec = ClusterSpec.model_validate(
+        {
+            "name": "pacific",
+            "regions": [
+                {"name": "tokyo", "cidr": "10.91.0.0/16", "pools": [pool]},
+                {
+                    "name": "old",
+                    "provider": {"kind": "existing", "ssh_user": "admin", "ssh_key_file": "/keys/old"},
+                    "cidr": "10.93.0.0/16",
+                    "pools": [{**pool, "hosts": [host]}],
+                },
+            ],
+        }
+    )
+    return build_contract(spec, make_plan(spec), "unit")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for module in (resources, ssh):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    return tmp_path
+
+
+def effective(config: Path, host: str) -> dict[str, str]:
+    """The settings OpenSSH uses for a host."""
+    said = subprocess.run(
+        ["ssh", "-G", "-F", config, host], check=True, text=True, capture_output=True
+    ).stdout
+    return dict(line.split(" ", 1) for line in said.splitlines() if " " in line)
+
+
+def test_openssh_checks_the_host_key_of_every_host(contract: Contract, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(ssh.ssh_config(contract))
+    for host in contract.hosts:
+        found = effective(config, host)
+        assert found["stricthostkeychecking"] in ("true", "yes")
+        assert found["userknownhostsfile"].endswith(".causeway/stacks/unit/ssh/known_hosts")
+        assert found["batchmode"] == "yes", "no question may hang a run"
+        assert found["hostname"] == str(contract.hosts[host].address)
+    assert effective(config, "old-control-0")["user"] == "admin"
+    assert effective(config, "old-control-0")["port"] == "2222"
+    assert effective(config, "old-control-0")["identityfile"] == "/keys/old"
+    assert effective(config, "tokyo-control-0")["identityfile"].endswith("stacks/unit/ssh/id_ed25519")
+
+
+def test_openssh_finds_every_host_key_also_behind_another_port(contract: Contract, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(ssh.known_hosts(contract, dict.fromkeys(contract.hosts, KEY)))
+    for where in ("10.91.16.0", "[10.93.0.5]:2222"):
+        found = subprocess.run(["ssh-keygen", "-F", where, "-f", known], capture_output=True, text=True)
+        assert KEY in found.stdout, where
+
+
+def test_a_host_whose_key_is_unknown_is_not_listed(contract: Contract) -> None:
+    assert ssh.known_hosts(contract, {}).strip() == ""
+
+
+def test_a_key_is_made_once_and_only_its_owner_reads_it(checkout: Path) -> None:
+    made = SshKeyLifecycle().ensure({"stack": "unit"}, {})
+    path = checkout / ".causeway/stacks/unit/ssh/id_ed25519"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert SshKeyLifecycle().ensure({"stack": "unit"}, {}) == made, "a killed create is adopted"
+    assert made["private_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+
+
+def test_a_controller_that_lost_its_files_gets_them_back_from_the_state(checkout: Path) -> None:
+    state = {"stack": "unit", **SshKeyLifecycle().ensure({"stack": "unit"}, {})}
+    path = checkout / ".causeway/stacks/unit/ssh/id_ed25519"
+    for restore in (lambda: SshKeyLifecycle().ensure({"stack": "unit"}, state), lambda: _observe(state)):
+        SshKeyLifecycle().remove(state)
+        assert not path.exists()
+        restore()
+        assert path.read_text() == state["private_key"]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        derived = subprocess.run(["ssh-keygen", "-y", "-f", path], check=True, capture_output=True, text=True)
+        assert derived.stdout.split()[:2] == path.with_suffix(".pub").read_text().split()[:2]
+
+
+def _observe(state: dict[str, Any]) -> Any:
+    return SshKeyLifecycle().observe(state)
+
+
+def test_the_inventorys_files_are_seen_when_they_change_and_gone_when_removed(
+    checkout: Path, contract: Contract
+) -> None:
+    inputs = {"contract": contract.model_dump(mode="json"), "host_keys": dict.fromkeys(contract.hosts, KEY)}
+    lifecycle = InventoryLifecycle()
+    lifecycle.ensure(inputs, {})
+    assert lifecycle.observe(inputs) == []
+    known = checkout / contract.known_hosts_file
+    known.write_text("")
+    assert lifecycle.observe(inputs) == [f"{contract.known_hosts_file} is not what `up` wrote"]
+    lifecycle.remove(inputs)
+    assert not list((checkout / ".causeway").rglob("*.json"))
+    assert not (checkout / "inventories" / "unit").exists(), "`up` made it, so `down` takes it away"
+
+
+def test_what_a_user_put_beside_the_inventory_stays(checkout: Path, contract: Contract) -> None:
+    inputs = {"contract": contract.model_dump(mode="json"), "host_keys": {}}
+    mine = checkout / "inventories" / "unit" / "causeway.yml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("plugin: causeway\nstack: unit\n")
+    InventoryLifecycle().ensure(inputs, {})
+    InventoryLifecycle().remove(inputs)
+    assert mine.read_text() == "plugin: causeway\nstack: unit\n"
