@@ -24,6 +24,7 @@ set_up() {
     once "$PULUMI.lock" pulumi_ready "$ROOT/toolchain/install-pulumi" "$PULUMI_VERSION" "$PULUMI"
   wait_for_jobs
   raise_limits
+  allow_congestion_controls
   make_mount_namespace
   make_passphrase
   trap - EXIT INT TERM
@@ -164,6 +165,19 @@ kernel.keys.maxkeys 20000
 kernel.keys.maxbytes 2000000
 net.ipv4.ip_forward 1
 END
+}
+
+# In a node the kernel grants only these; the one that is not the host's default may be missing.
+allow_congestion_controls() {
+  local name allowed available folder=/proc/sys/net/ipv4
+  allowed=$(<$folder/tcp_allowed_congestion_control) available=$(<$folder/tcp_available_congestion_control)
+  for name in cubic bbr; do
+    [[ " $available " == *" $name "* && " $allowed " != *" $name "* ]] || continue
+    say "allowing TCP congestion control $name in nodes until the next boot"
+    allowed+=" $name"
+    printf '%s' "$allowed" >$folder/tcp_allowed_congestion_control ||
+      die "$name cannot be allowed" "set it on the host: sysctl -w net.ipv4.tcp_allowed_congestion_control='$allowed'"
+  done
 }
 
 # crun takes no hybrid cgroup v1/v2 tree. Where the host mounts one, everything runs in a mount namespace whose
