@@ -44,6 +44,10 @@ unsupported:
   description: What this kernel does not take, and why.
   type: list
   returned: always
+governs:
+  description: The files, sysctls and routes this call made true.
+  type: list
+  returned: always
 """
 
 
@@ -106,6 +110,18 @@ def persist(outcome: Outcome, sysctls: dict[str, str], routes: list[dict[str, An
     outcome.changed += [str(path) for path, text in files.items() if tcp.write(path, text, outcome.dry_run)]
 
 
+def governed(effective: list[str]) -> list[dict[str, Any]]:
+    """What now holds on the node and shall stay so, for the record of the converge."""
+    files = [{"kind": "file", "key": str(path)} for path in (tcp.SYSCTL_FILE, tcp.ROUTES_FILE, tcp.FACT_FILE)]
+    settings: list[dict[str, Any]] = []
+    for name in effective:
+        if name.startswith("route "):
+            settings.append({"kind": "route", "key": name.split()[1]})
+        else:
+            settings.append({"kind": "sysctl", "key": name, "how": {"file": str(tcp.SYSCTL_FILE)}})
+    return files + settings
+
+
 def main() -> None:
     """Entry point of the module."""
     module = AnsibleModule(
@@ -137,6 +153,7 @@ def main() -> None:
         changes=outcome.changed,
         effective=outcome.effective,
         unsupported=outcome.unsupported,
+        governs=governed(outcome.effective),
     )
 
 

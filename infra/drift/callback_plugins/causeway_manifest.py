@@ -1,0 +1,202 @@
+"""Callback plugin: records what roles make true while they converge, and has it sealed at the end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+from ansible.template import Templar
+
+ROOT = Path(__file__).resolve().parents[3]
+if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
+    sys.path.append(str(ROOT))
+
+from infra.drift.kinds import Task  # noqa: E402 - needs the path set above
+from infra.drift.record import Recorder, as_json, plain_arguments  # noqa: E402 - likewise
+
+DOCUMENTATION = """
+name: causeway_manifest
+type: aggregate
+short_description: Records and seals what roles make true
+description:
+  - Notes for every finished task of a role which files, packages, units and settings it governs.
+  - At the end of the run the values are read from the nodes in one SSH trip and kept as the host's manifest.
+  - A task may say itself what it governs, as C(vars: causeway_governs) or in its result under C(governs).
+requirements: []
+"""
+
+SEAL_TIMEOUT_S = 600
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
+    """Thin: turns Ansible's objects into plain values for `infra.drift.record`."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "causeway_manifest"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.recorder = Recorder()
+        self.roles: dict[str, Any] = {}
+        self.play: Any = None
+        self.variables: Any = None
+        self.partial: set[str] = set()
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        """Keep what knows the inventory and the variables."""
+        self.play, self.variables = play, play.get_variable_manager()
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """A finished task: ok or changed; a loop brings one result per item."""
+        task = result.task
+        role = task._role
+        if role is None or role_name(role) is None:
+            return
+        name = role_name(role)
+        self._saw(name, role)
+        host = self._host_of(result)
+        if host is None or task.check_mode or result.task_fields.get("check_mode"):
+            return
+        declared = self._declared(result)
+        for outcome in _outcomes(result.result):
+            done = Task(
+                name=task.name or task.action,
+                module=task.resolved_action or task.action,
+                args=_safe(plain_arguments(result.task_fields, outcome), outcome),
+                result=outcome,
+                changed=bool(outcome.get("changed")),
+                handler=type(task).__name__ == "Handler",
+            )
+            self.recorder.take(host, name, done, is_read=_is_read(result), declared=declared)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        """A skipped task governs nothing, but its role was there."""
+        role = result.task._role
+        if role is not None and not result.task.check_mode:
+            self._saw(role_name(role), role)
+            self.recorder.seen(result.host.get_name(), role_name(role))
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """Seal what the hosts of a stack took; without a stack there is nobody to keep it."""
+        if not self.recorder.hosts or context.CLIARGS.get("check"):
+            return
+        stack = self._stack()
+        if stack is None:
+            return
+        request = {"stack": stack, "hosts": self._hosts(stats)}
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "infra.drift.seal"],
+                input=json.dumps(request, default=str),
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
+                timeout=SEAL_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self._display.error(f"drift: not sealed: {error}", wrap_text=False)
+            return
+        for line in done.stdout.splitlines():
+            self._display.display(line)
+        if done.returncode:
+            self._display.error(f"drift: {done.stderr.strip() or 'sealing failed'}", wrap_text=False)
+
+    def _hosts(self, stats: Any) -> dict[str, Any]:
+        """The records of the hosts of the run, with what the run covered of each role."""
+        hosts: dict[str, Any] = {}
+        for host, roles in self.recorder.hosts.items():
+            failed = host in stats.failures or host in stats.dark
+            hosts[host] = {
+                role: as_json(record)
+                | {"whole": not failed and self._is_whole(role), "handlers": self._handlers(role)}
+                for role, record in roles.items()
+            }
+        return hosts
+
+    def _saw(self, name: str, role: Any) -> None:
+        self.roles[name] = role
+        if role._from_files.get("tasks", ["main"]) not in (["main"], "main"):
+            self.partial.add(name)
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether every task of the role had its turn: no tags, no start in the middle."""
+        arguments = context.CLIARGS
+        if name in self.partial or arguments.get("start_at_task") or arguments.get("step"):
+            return False
+        only, skip = set(arguments.get("tags") or ["all"]), set(arguments.get("skip_tags") or [])
+        if only == {"all"} and not skip:
+            return True
+        tasks = _tasks(self.roles[name].get_task_blocks())
+        return all(task.evaluate_tags(only, skip, {}) for task in tasks)
+
+    def _handlers(self, name: str) -> list[str]:
+        """The role's handlers: a run without a change does not call them, and what they keep still holds."""
+        blocks = self.roles[name].get_handler_blocks(play=self.play)
+        return [task.name for task in _tasks(blocks)]
+
+    def _host_of(self, result: Any) -> str | None:
+        """The host a task worked on; None when that is none of the inventory, such as the controller."""
+        delegated = result.task_fields.get("delegate_to")
+        if not delegated:
+            return str(result.host.get_name())
+        known = self.variables._inventory.get_host(delegated)
+        return None if known is None or delegated in ("localhost", "127.0.0.1") else str(delegated)
+
+    def _declared(self, result: Any) -> list[Mapping[str, Any]]:
+        """The task's `causeway_governs`, with the variables of this host in it."""
+        raw = result.task.vars.get("causeway_governs")
+        if not raw:
+            return []
+        everything = self.variables.get_vars(play=self.play, host=result.host, task=result.task)
+        declared = Templar(loader=None, variables=everything).template(raw)
+        return [dict(item) for item in declared]
+
+    def _stack(self) -> str | None:
+        """The stack of a causeway inventory; None for molecule's and everybody else's."""
+        stack = self.variables._inventory.groups["all"].get_vars().get("causeway_stack")
+        return None if stack is None else str(stack)
+
+
+def role_name(role: Any) -> str:
+    """A role's plain name."""
+    return str(role.get_name(include_role_fqcn=False))
+
+
+def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    results = result.get("results")
+    if not isinstance(results, list):
+        yield result
+        return
+    for item in results:
+        if isinstance(item, Mapping) and not (item.get("skipped") or item.get("failed")):
+            yield item
+
+
+def _is_read(result: Any) -> bool:
+    return result.task_fields.get("changed_when") == [False]
+
+
+def _safe(arguments: dict[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a `no_log` task only where it worked, never with what."""
+    if "censored" not in outcome:
+        return arguments
+    named = ("path", "dest", "name", "state", "enabled", "masked", "recurse", "selection", "key_file")
+    return {key: value for key, value in arguments.items() if key in named}
+
+
+def _tasks(blocks: list[Any]) -> Iterator[Any]:
+    for block in blocks:
+        for part in (*block.block, *block.rescue, *block.always):
+            if hasattr(part, "block"):
+                yield from _tasks([part])
+            elif not getattr(part, "implicit", False):
+                yield part

@@ -1,0 +1,42 @@
+"""What a role's work on a host depends on, as one hash: when it changed since sealing, the manifest is stale."""
+
+from typing import Any
+
+from infra.handoff.contract import Contract
+from infra.handoff.hashes import ROOT, tree_hash, value_hash
+from infra.handoff.inventory import inventory_data
+from infra.handoff.variables import FEATURES, feature_hosts, group_name
+
+
+def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
+    """Host → role → hash over the role's files, its variables for the host, and the contract's version.
+
+    A role that reads other hosts' variables depends on every address as well. Variables given on a command
+    line are not part of it.
+    """
+    data = inventory_data(contract, ROOT)
+    addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
+    shared = [tree_hash(f"inventories/{contract.stack}"), contract.schema_version]
+    inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
+    for role in FEATURES:
+        common = [role, tree_hash(f"roles/{role}"), *shared, addresses if _reads_others(role) else ""]
+        by_pool: dict[str, str] = {}
+        for name in feature_hosts(contract, role):
+            pool = contract.hosts[name].pool
+            if pool not in by_pool:
+                by_pool[pool] = value_hash([*common, _variables(contract, data, pool, role)])
+            inputs[name][role] = by_pool[pool]
+    return inputs
+
+
+def _variables(contract: Contract, data: dict[str, Any], pool: str, role: str) -> dict[str, Any]:
+    groups = ("all", group_name("region", contract.pools[pool].region), group_name("pool", pool))
+    found: dict[str, Any] = {}
+    for group in groups:
+        found |= {k: v for k, v in data.get(group, {}).get("vars", {}).items() if k.startswith(f"{role}_")}
+    return found
+
+
+def _reads_others(role: str) -> bool:
+    files = (ROOT / "roles" / role).rglob("*")
+    return any(b"hostvars" in file.read_bytes() for file in files if file.is_file())

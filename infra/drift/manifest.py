@@ -1,0 +1,142 @@
+"""The manifest: per host, what its roles made true, and the values that were sealed.
+
+One JSON file per host under `.causeway/stacks/<stack>/drift/`, and a copy on the node. Texts of files that
+every user may read are kept beside it, once each, so that a difference can be shown line by line.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from infra.errors import CausewayError
+from infra.handoff.contract import stack_dir
+from infra.handoff.hashes import ROOT
+
+SCHEMA_VERSION = 1
+NODE_COPY = "/var/lib/causeway/manifest.json"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Entry(_Part):
+    """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: name of a kept text."""
+
+    kind: str
+    key: str
+    task: str
+    want: dict[str, Any]
+    how: dict[str, Any] = Field(default_factory=dict)
+    handler: bool = False
+    text: str | None = None
+
+
+class UncoveredTask(_Part):
+    """A task that changes the node in a way no record can express."""
+
+    task: str
+    module: str
+
+
+class RoleManifest(_Part):
+    """What one role made true on one host. `problems` say why it counts as not sealed."""
+
+    inputs: str = ""
+    """Hash of the role, its variables for this host and the contract's version, when it was sealed."""
+    sealed_at: str | None = None
+    entries: list[Entry] = Field(default_factory=list)
+    uncovered: list[UncoveredTask] = Field(default_factory=list)
+    problems: list[str] = Field(default_factory=list)
+
+
+class Manifest(_Part):
+    """Everything sealed on one host. `machine`: its /etc/machine-id; `salt`: goes into every content hash."""
+
+    schema_version: int = SCHEMA_VERSION
+    host: str
+    machine: str = ""
+    salt: str = Field(default_factory=lambda: secrets.token_hex(16))
+    roles: dict[str, RoleManifest] = Field(default_factory=dict)
+
+    def node_copy(self) -> bytes:
+        """What the node keeps of it: enough to compare, nothing to show."""
+        data = self.model_dump(mode="json", exclude={"roles": {"__all__": {"entries": {"__all__": {"text"}}}}})
+        return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+def drift_dir(stack: str) -> Path:
+    """Where a stack's manifests and texts are."""
+    return ROOT / stack_dir(stack) / "drift"
+
+
+def manifest_path(stack: str, host: str) -> Path:
+    """A host's manifest on the controller."""
+    return drift_dir(stack) / f"{host}.json"
+
+
+def load_manifest(stack: str, host: str) -> Manifest | None:
+    """A host's manifest; None where nothing was ever sealed. CausewayError for one that cannot be read."""
+    path = manifest_path(stack, host)
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise CausewayError(
+            f"{path} is no manifest: {error.errors()[0]['msg']}",
+            hint="delete it and converge the host again: ./run up",
+        ) from None
+    if manifest.schema_version != SCHEMA_VERSION:
+        raise CausewayError(
+            f"{path} has schema version {manifest.schema_version}, not {SCHEMA_VERSION}",
+            hint="delete it and converge the host again: ./run up",
+        )
+    return manifest
+
+
+def save_manifest(stack: str, manifest: Manifest) -> None:
+    """Write it whole or not at all, readable by its owner only."""
+    _write(manifest_path(stack, manifest.host), manifest.model_dump_json(indent=1).encode() + b"\n")
+
+
+def forget_host(stack: str, host: str) -> None:
+    """Drop what is known of a host, for one that is gone."""
+    manifest_path(stack, host).unlink(missing_ok=True)
+
+
+def keep_text(stack: str, text: str) -> str:
+    """Keep a text under its hash and return that name."""
+    name = hashlib.sha256(text.encode()).hexdigest()[:32]
+    path = drift_dir(stack) / "texts" / name
+    if not path.exists():
+        _write(path, text.encode())
+    return name
+
+
+def kept_text(stack: str, name: str) -> str | None:
+    """A kept text by its name; None when it is not there any more."""
+    try:
+        return (drift_dir(stack) / "texts" / name).read_text()
+    except OSError:
+        return None
+
+
+def sealed_hosts(stack: str) -> Iterator[str]:
+    """The hosts that have a manifest."""
+    for path in sorted(drift_dir(stack).glob("*.json")):
+        yield path.stem
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.touch(mode=0o600)
+    part.write_bytes(data)
+    part.replace(path)

@@ -1,0 +1,104 @@
+"""Notes, while a playbook runs, what each finished task made true on each host, per role.
+
+Knows nothing of Ansible's classes: the callback plugin hands over plain values, and a test can do the same.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
+
+INTERNAL = "_ansible_"
+
+
+@dataclass
+class RoleRecord:
+    """One role on one host: claims by (kind, key), and the tasks nothing can be said of."""
+
+    claims: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    uncovered: dict[str, str] = field(default_factory=dict)
+    """Task → module."""
+    errors: list[str] = field(default_factory=list)
+    """What a task declared and cannot be understood."""
+
+
+@dataclass
+class Recorder:
+    """All hosts of a run."""
+
+    hosts: dict[str, dict[str, RoleRecord]] = field(default_factory=dict)
+
+    def seen(self, host: str, role: str) -> RoleRecord:
+        """The record of a role on a host; a role without any claim is recorded as well."""
+        return self.hosts.setdefault(host, {}).setdefault(role, RoleRecord())
+
+    def take(
+        self,
+        host: str,
+        role: str,
+        task: Task,
+        *,
+        is_read: bool = False,
+        declared: Iterable[Mapping[str, Any]] = (),
+    ) -> None:
+        """Note one result (of a loop: one item). `is_read`: the task says that it never changes anything."""
+        record, declared = self.seen(host, role), list(declared)
+        if is_read and not declared and (task.module in COMMANDS or task.module in NEUTRAL):
+            return
+        try:
+            for claim in claims_of(task, declared):
+                note(record, claim, task)
+        except Uncovered:
+            if not is_read:
+                record.uncovered[task.name] = task.module
+        except (KeyError, TypeError, ValueError) as error:
+            record.uncovered[task.name] = task.module
+            record.errors.append(f"{task.name}: {error}")
+
+
+def note(record: RoleRecord, claim: Claim, task: Task) -> None:
+    """File a claim; a later task that governs the same thing completes and overrides an earlier one."""
+    at = (claim.kind, claim.key)
+    if claim.kind in ("file", "directory", "link", "absent"):
+        _replace_other_kinds(record, claim)
+    before = record.claims.get(at)
+    aspects = claim.aspects
+    how = dict(claim.how)
+    if before and before["aspects"] is None:
+        aspects = None  # a task that only sets the mode does not take the content out again
+        how = before["how"] | {key: value for key, value in how.items() if key != "content"}
+    elif before and aspects is not None:
+        aspects = tuple(dict.fromkeys([*before["aspects"], *aspects]))
+    elif aspects is None:
+        how.pop("content", None)
+    record.claims[at] = {
+        "kind": claim.kind,
+        "key": claim.key,
+        "task": task.name,
+        "reported": {**(before["reported"] if before else {}), **claim.reported},
+        "how": how,
+        "aspects": aspects,
+        "changed": task.changed or bool(before and before["changed"]),
+        "handler": task.handler and (before is None or before["handler"]),
+    }
+
+
+def _replace_other_kinds(record: RoleRecord, claim: Claim) -> None:
+    """A path is one thing at the end: what a file was before it was taken away does not hold any more."""
+    for kind in {"file", "directory", "link", "absent"} - {claim.kind}:
+        record.claims.pop((kind, claim.key), None)
+
+
+def plain_arguments(fields: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """A task's final arguments: as given, completed by what the module says it was called with."""
+    given = {k: v for k, v in (fields.get("args") or {}).items() if not k.startswith(INTERNAL)}
+    invoked = (result.get("invocation") or {}).get("module_args") or {}
+    return {**invoked, **given} if isinstance(invoked, Mapping) else given
+
+
+def as_json(record: RoleRecord) -> dict[str, Any]:
+    """A role's record for the sealing process."""
+    data = asdict(record)
+    data["claims"] = list(record.claims.values())
+    return data

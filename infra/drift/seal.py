@@ -1,0 +1,272 @@
+"""Seals what a run recorded: reads the values from the nodes, checks them against what the tasks reported,
+and keeps them as manifests on the controller and on the node.
+
+`python -m infra.drift.seal < records.json` is what the callback plugin starts.
+"""
+
+import asyncio
+import json
+import posixpath
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.drift.inputs import role_inputs
+from infra.drift.kinds import ASPECTS
+from infra.drift.manifest import (
+    NODE_COPY,
+    Entry,
+    Manifest,
+    RoleManifest,
+    UncoveredTask,
+    keep_text,
+    load_manifest,
+    save_manifest,
+)
+from infra.drift.trip import TripError, Trips, execute
+from infra.errors import CausewayError, ExitCode
+from infra.handoff.contract import load_contract, stack_dir
+from infra.handoff.hashes import ROOT
+
+AT_ONCE = 32
+STORE_TIMEOUT_S = 20
+Record = Mapping[str, Any]
+"""What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
+
+
+def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
+    """The probe's request that reads every claim's values."""
+    entries = []
+    for claim in claims:
+        how = dict(claim["how"]) | ({"sha1": True} if "sha1" in claim["reported"] else {})
+        entries.append([claim["kind"], claim["key"], how, {}])
+    return {"mode": "seal", "salt": manifest.salt, "entries": entries}
+
+
+def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
+    """How what was found contradicts what the task reported, as one sentence; None when it agrees."""
+    if "error" in found:
+        return f"{claim['kind']} {claim['key']} cannot be read: {found['error']}"
+    for aspect, reported in claim["reported"].items():
+        have = found.get("_sha1") if aspect == "sha1" else found.get(aspect)
+        if claim["kind"] == "unit":
+            if aspect == "active" and found.get("_type") == "oneshot":
+                continue  # over as soon as it has done its work
+            if aspect == "enabled":
+                have = found["enabled"] in ("enabled", "enabled-runtime", "static", "alias", "indirect")
+            elif aspect == "masked":
+                have = found["load"] == "masked"
+        if have != reported:
+            return (
+                f"{claim['kind']} {claim['key']}: task “{claim['task']}” reported {aspect} {reported}, "
+                f"found {have}: something else changed it during the run"
+            )
+    return None
+
+
+def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
+    """A sealed entry: the aspects that count, with the values found."""
+    aspects = claim["aspects"] or ASPECTS[claim["kind"]]
+    if found.get("type") in ("absent", "special") or found.get("exists") is False:
+        aspects = [aspect for aspect in aspects if aspect in found]
+    if found.get("_type") == "oneshot":
+        aspects = [aspect for aspect in aspects if aspect != "active"]
+    want = {aspect: found[aspect] for aspect in aspects if aspect in found}
+    how = {key: value for key, value in claim["how"].items() if key != "sha1"}
+    if "_inputs" in found:
+        how["sealed"] = found["_inputs"]
+    text = found.get("_text")
+    return Entry(
+        kind=claim["kind"],
+        key=claim["key"],
+        task=claim["task"],
+        want=want,
+        how=how,
+        handler=claim["handler"],
+        text=keep_text(stack, text) if text is not None and "digest" in want else None,
+    )
+
+
+class HostSeal:
+    """Merges what a run recorded on one host into the host's manifest."""
+
+    def __init__(
+        self, stack: str, host: str, records: Mapping[str, Record], inputs: Mapping[str, str]
+    ) -> None:
+        self.stack, self.host, self.records, self.inputs = stack, host, records, inputs
+        self.manifest = load_manifest(stack, host) or Manifest(host=host)
+        self.claims = [(role, claim) for role, record in records.items() for claim in record["claims"]]
+        self.not_repaired: list[str] = []
+
+    def request(self) -> dict[str, Any]:
+        """What the probe shall read."""
+        return probe_request(self.manifest, [claim for _role, claim in self.claims])
+
+    def merge(self, answer: Mapping[str, Any]) -> None:
+        """Take the probe's answer in. TripError when the probe did not get through."""
+        if "hangs" in answer:
+            _role, claim = self.claims[answer["hangs"]]
+            raise TripError(f"reading {claim['kind']} {claim['key']} hangs", reached=True)
+        if self.manifest.machine != answer["machine"]:  # a new node under an old name
+            self.manifest = Manifest(host=self.host, salt=self.manifest.salt, machine=answer["machine"])
+        sealed: dict[str, list[Entry]] = {role: [] for role in self.records}
+        problems: dict[str, list[str]] = {role: list(record["errors"]) for role, record in self.records.items()}
+        for (role, claim), found in zip(self.claims, answer["values"], strict=True):
+            if problem := disagreement(claim, found):
+                problems[role].append(problem)
+                continue
+            sealed[role].append(self._settled(role, claim, entry_of(self.stack, claim, found)))
+        for role, record in self.records.items():
+            self._file(role, record, sealed[role], problems[role])
+        self._share(sealed)
+
+    def _settled(self, role: str, claim: Record, entry: Entry) -> Entry:
+        """The entry, unless it would bless a difference that no task made: then the one sealed before.
+
+        A file that appeared beside a role's own, a package that somebody downgraded: the run did not change
+        it, so it is still drift after the run.
+        """
+        before = self._before(role, entry)
+        if before is None or before.want == entry.want:
+            return entry
+        if entry.kind in ("listing", "effective", "authorized_keys"):
+            return self._only_governed(role, before, entry)
+        if claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role):
+            return entry
+        self.not_repaired.append(f"{entry.kind} {entry.key}")
+        return before
+
+    def _before(self, role: str, entry: Entry) -> Entry | None:
+        known = self.manifest.roles.get(role)
+        for old in known.entries if known else ():
+            if (old.kind, old.key) == (entry.kind, entry.key):
+                return old
+        return None
+
+    def _only_governed(self, role: str, before: Entry, entry: Entry) -> Entry:
+        """A directory's new listing and a program's new settings count as far as tasks account for them."""
+        governed = {claim["key"] for _role, claim in self.claims}
+        governed |= {e.key for known in self.manifest.roles.values() for e in known.entries}
+        if entry.kind == "listing":
+            old, new = set(before.want["names"] or ()), set(entry.want["names"] or ())
+            strangers = {n for n in new - old if posixpath.join(entry.key, n) not in governed}
+            lost = {n for n in old - new if posixpath.join(entry.key, n) not in governed}
+            if strangers or lost:
+                self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
+            return entry.model_copy(update={"want": {"names": sorted((new - strangers) | lost)}})
+        if entry.kind == "effective":
+            files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
+            foreign = [p for p in {*files, *known} if files.get(p) != known.get(p) and p not in governed]
+        else:
+            foreign = [entry.key] if self.manifest.roles[role].inputs == self.inputs.get(role) else []
+        if not foreign:
+            return entry
+        self.not_repaired.append(f"{entry.kind} {entry.key} ({', '.join(sorted(foreign))})")
+        return before
+
+    def _file(self, role: str, record: Record, entries: list[Entry], problems: list[str]) -> None:
+        """Replace the role's part where the run covered the whole role, else complete it."""
+        old = self.manifest.roles.get(role, RoleManifest())
+        recorded = {(entry.kind, entry.key) for entry in entries}
+        kept = [entry for entry in old.entries if (entry.kind, entry.key) not in recorded]
+        uncovered = {task.task: task for task in old.uncovered} if not record["whole"] else {}
+        uncovered |= {
+            name: UncoveredTask(task=name, module=module) for name, module in record["uncovered"].items()
+        }
+        new = RoleManifest(uncovered=list(uncovered.values()), problems=problems)
+        if record["whole"]:
+            new.entries = entries + [e for e in kept if e.handler and e.task in record["handlers"]]
+            new.inputs = self.inputs.get(role, "")
+            new.sealed_at = None if problems else _now()
+        else:
+            new.entries, new.inputs = entries + kept, old.inputs
+            new.sealed_at = None if problems else old.sealed_at
+        self.manifest.roles[role] = new
+
+    def _share(self, sealed: Mapping[str, list[Entry]]) -> None:
+        """One truth per thing on a host: what was sealed now replaces what another role sealed of it before."""
+        fresh = {(entry.kind, entry.key): entry for entries in sealed.values() for entry in entries}
+        for role, part in self.manifest.roles.items():
+            if role in sealed:
+                continue
+            for entry in part.entries:
+                if (same := fresh.get((entry.kind, entry.key))) and set(same.want) >= set(entry.want):
+                    entry.want = {aspect: same.want[aspect] for aspect in entry.want}
+                    entry.how, entry.text = same.how, same.text
+
+
+async def seal_host(trips: Trips, seal: HostSeal) -> None:
+    """One trip: read, merge, leave the copy on the node. TripError when any of it fails."""
+    connection = await trips.open(seal.host)
+    async with connection:
+        seal.merge(await trips.ask(connection, seal.host, seal.request()))
+        await store_copy(trips, connection, seal.host, seal.manifest)
+    save_manifest(seal.stack, seal.manifest)
+
+
+async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifest) -> None:
+    """Write the node's copy of its manifest, whole or not at all, for root only."""
+    folder, part = posixpath.dirname(NODE_COPY), f"{NODE_COPY}.part"
+    steps = f"umask 077 && mkdir -p {folder} && cat > {part} && mv {part} {NODE_COPY}"
+    command = trips.as_root(host, f"sh -c '{steps}'")
+    _, complaint, status = await execute(connection, command, manifest.node_copy(), STORE_TIMEOUT_S)
+    if status != 0:
+        raise TripError(f"cannot write {NODE_COPY}: {complaint.decode(errors='replace').strip()}", True)
+
+
+async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
+    """Seal many hosts at once; the problems, one line each."""
+    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    trips, inputs = Trips(contract), role_inputs(contract)
+    gate, problems = asyncio.Semaphore(AT_ONCE), []
+
+    async def one(host: str, records: Mapping[str, Record]) -> None:
+        async with gate:
+            seal = HostSeal(stack, host, records, inputs[host])
+            try:
+                await seal_host(trips, seal)
+            except TripError as error:
+                problems.append(f"{host}: not sealed: {error}")
+                mark_unsealed(seal, str(error))
+                return
+            for role in records:
+                problems.extend(f"{host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
+            for line in seal.not_repaired:
+                problems.append(f"{host}: still differs, no task of this run changes it back: {line}")
+
+    await asyncio.gather(*(one(host, records) for host, records in hosts.items() if host in inputs))
+    return problems
+
+
+def mark_unsealed(seal: HostSeal, why: str) -> None:
+    """A seal that failed leaves the roles of the run as not sealed, which the scan says."""
+    for role in seal.records:
+        part = seal.manifest.roles.setdefault(role, RoleManifest())
+        part.sealed_at, part.problems = None, [why]
+    save_manifest(seal.stack, seal.manifest)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def main() -> int:
+    """Read the records from standard input, seal, print the problems; FAILED when there are any."""
+    request = json.load(sys.stdin)
+    try:
+        problems = asyncio.run(seal_all(request["stack"], request["hosts"]))
+    except CausewayError as error:
+        problems = [str(error)]
+    shown = 20
+    for line in problems[:shown]:
+        print(line, file=sys.stderr)
+    if len(problems) > shown:
+        print(f"… and {len(problems) - shown} more", file=sys.stderr)
+    if not problems:
+        print(f"drift: sealed {len(request['hosts'])} hosts")
+    return ExitCode.FAILED if problems else ExitCode.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

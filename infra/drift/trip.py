@@ -1,0 +1,161 @@
+"""One SSH trip to a node: send the probe with its request, read one line of JSON.
+
+Host keys are checked against the stack's known hosts. Controller CPU is dominated by the key exchange, so the
+quickest algorithms that every OpenSSH since 7.0 offers stand first.
+"""
+
+import asyncio
+import base64
+import json
+import marshal
+import zlib
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from infra.errors import CausewayError
+from infra.handoff.contract import Contract
+from infra.handoff.hashes import ROOT
+
+CONNECT_TIMEOUT_S = 10
+PROBE_LIMIT_S = 20
+ANSWER_LIMIT_BYTES = 64 << 20
+PYTHON = "python3 -ISBu -"
+ALGORITHMS: Mapping[str, Any] = {
+    "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256", "diffie-hellman-group14-sha256"],
+    "encryption_algs": ["aes128-gcm@openssh.com", "aes128-ctr", "aes256-ctr"],
+    "mac_algs": ["hmac-sha2-256"],
+    "compression_algs": ["none"],
+}
+
+
+class TripError(Exception):
+    """A node did not answer as it should; the text says how. `reached`: it could be logged in to."""
+
+    def __init__(self, message: str, reached: bool) -> None:
+        super().__init__(message)
+        self.reached = reached
+
+
+@cache
+def probe_source() -> bytes:
+    """The probe, packed."""
+    return base64.b85encode(zlib.compress((ROOT / "infra" / "drift" / "probe.py").read_bytes(), 9))
+
+
+def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
+    """What `python3 -` on the node reads: the probe and its request. marshal 2 is the same in every Python 3."""
+    packed = base64.b85encode(zlib.compress(marshal.dumps(dict(request), 2)))
+    return b"\n".join(
+        [
+            b"import zlib, binascii, marshal, base64",
+            b'exec(compile(zlib.decompress(base64.b85decode(b"%s")), "causeway-probe", "exec"))'
+            % probe_source(),
+            b'serve(marshal.loads(zlib.decompress(base64.b85decode(b"%s"))), %d)' % (packed, limit_s),
+            b"",
+        ]
+    )
+
+
+class Trips:
+    """Connections to the nodes of one stack; the keys are read once."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+
+    @cached_property
+    def known_hosts(self) -> asyncssh.SSHKnownHosts:
+        """The host keys of all nodes. CausewayError when there is no such file."""
+        path = ROOT / self.contract.known_hosts_file
+        try:
+            return asyncssh.read_known_hosts(str(path))
+        except (OSError, ValueError) as error:
+            raise CausewayError(f"no known hosts: {error}", hint="./run up writes them") from None
+
+    def key(self, file: str) -> asyncssh.SSHKey:
+        """A private key, read once. CausewayError when it cannot be."""
+        return _key(str(ROOT / Path(file).expanduser()))
+
+    async def open(self, host: str) -> asyncssh.SSHClientConnection:
+        """A connection to a host of the contract. TripError when it cannot be had."""
+        node = self.contract.hosts[host]
+        region = self.contract.regions[self.contract.region_of(host)]
+        try:
+            return await asyncio.wait_for(
+                asyncssh.connect(
+                    str(node.address),
+                    node.ssh_port,
+                    username=region.ssh_user,
+                    client_keys=[self.key(region.ssh_private_key_file)],
+                    known_hosts=self.known_hosts,
+                    config=None,
+                    agent_path=None,
+                    gss_host=None,
+                    preferred_auth="publickey",
+                    keepalive_interval=0,
+                    **ALGORITHMS,
+                ),
+                CONNECT_TIMEOUT_S,
+            )
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise TripError(f"its host key is not the known one ({error})", reached=False) from None
+        except asyncssh.PermissionDenied:
+            raise TripError(f"it does not let {region.ssh_user} in with the stack's key", False) from None
+        except TimeoutError:
+            raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s", reached=False) from None
+        except (OSError, asyncssh.Error) as error:
+            raise TripError(str(error) or type(error).__name__, reached=False) from None
+
+    def as_root(self, host: str, command: str) -> str:
+        """The command, through sudo where the login is not root."""
+        user = self.contract.regions[self.contract.region_of(host)].ssh_user
+        return command if user == "root" else f"sudo -n {command}"
+
+    async def ask(
+        self, connection: asyncssh.SSHClientConnection, host: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Run the probe and return its answer. TripError when there is none."""
+        command = self.as_root(host, PYTHON)
+        said, complaint, status = await execute(connection, command, script(request), PROBE_LIMIT_S + 10)
+        try:
+            answer = json.loads(said)
+        except ValueError:
+            cause = complaint.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
+            raise TripError(f"the probe did not run: {cause[0]}", reached=True) from None
+        if not isinstance(answer, dict):
+            raise TripError("the probe's answer makes no sense", reached=True)
+        return answer
+
+
+async def execute(
+    connection: asyncssh.SSHClientConnection, command: str, data: bytes, limit_s: float
+) -> tuple[bytes, bytes, int | None]:
+    """A command's output, its complaint and exit status. TripError when it takes too long or says too much."""
+    try:
+        async with asyncio.timeout(limit_s):
+            process = await connection.create_process(command, encoding=None)
+            process.stdin.write(data)
+            process.stdin.write_eof()
+            said = b""
+            while more := await process.stdout.read(1 << 18):
+                said += more
+                if len(said) > ANSWER_LIMIT_BYTES:
+                    raise TripError(f"it said more than {ANSWER_LIMIT_BYTES >> 20} MiB", reached=True)
+            complaint = await process.stderr.read(1 << 16)
+            await process.wait_closed()
+            return said, complaint, process.exit_status
+    except TimeoutError:
+        raise TripError(f"logged in, then no answer within {limit_s:g} s", reached=True) from None
+    except (OSError, asyncssh.Error) as error:
+        raise TripError(f"the connection broke: {error}", reached=True) from None
+
+
+@cache
+def _key(path: str) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.read_private_key(path)
+    except (OSError, ValueError) as error:
+        raise CausewayError(f"the key {path} cannot be used: {error}", hint="./run up writes it") from None
