@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -197,21 +198,30 @@ def test_no_secret_is_left_behind(runner: Runner, monkeypatch: pytest.MonkeyPatc
   tasks:
     - name: Use it
       ansible.builtin.shell: >-
-        test '{{ token }}' = SECRET && test "$CLOUD_SECRET_KEY" &&
-        test -z "$PULUMI_CONFIG_PASSPHRASE" && exit 3
+        test '{{ token }}' = SECRET && test "$CLOUD_SECRET_KEY" && test -z "$PULUMI_CONFIG_PASSPHRASE"
       delegate_to: localhost
       vars: {ansible_connection: local}
       no_log: true
+    - name: Fail with it
+      ansible.builtin.command: sh -c 'echo SECRET; exit 1'
+      no_log: true
 """.replace("SECRET", SECRET)
     result = runner(task, "a", extra_vars={"token": SECRET})
-    assert result.hosts["a"].state == "failed"
+    assert result.hosts["a"].task == "Fail with it"
     assert "no_log" in result.hosts["a"].message
     assert result.hosts["a"].log is not None
     left = runner.left_behind()
     assert "PLAY RECAP" in left
     assert SECRET not in left
     assert "PRIVATE KEY" not in left
-    assert not [line for line in started_processes("causeway-ssh-") if str(runner.folder) in line]
+
+
+def test_no_connection_outlives_its_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # short, for a socket's path
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        assert not runner(PING, "a").failed
+        assert not started_processes(folder)
+        assert not list(Path(folder).iterdir())
 
 
 def test_only_the_last_runs_are_kept(runner: Runner) -> None:

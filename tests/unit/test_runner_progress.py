@@ -67,6 +67,11 @@ def test_progress_counts_hosts_of_the_current_task(run: Run) -> None:
     run.now_s = 12.0
     run.tracker.tick()
     assert str(run.told[-1]) == "Base · two · 1/2 hosts · 1 failed · 12 s"
+    run.task("three")
+    run.host("ok", "a", "three")
+    run.now_s = 20.0
+    run.tracker.tick()
+    assert str(run.told[-1]) == "Base · three · 2/2 hosts · 1 failed · 20 s"
 
 
 def test_each_failed_host_is_named_with_task_message_and_log(run: Run) -> None:
@@ -83,6 +88,7 @@ def test_each_failed_host_is_named_with_task_message_and_log(run: Run) -> None:
 def test_ignored_and_rescued_failures_are_none(run: Run) -> None:
     run.host("failed", "a", "probe", res={"msg": "no"}, ignore_errors=True)
     run.host("failed", "b", "rescued", res={"msg": "no"})
+    assert run.tracker.failed_hosts == 1  # whether `b` is rescued shows in the end
     hosts = run.end(processed={"a": 1, "b": 1}, rescued={"b": 1}, ignored={"a": 1})
     assert {host.state for host in hosts.values()} == {"ok"}
 
