@@ -24,7 +24,9 @@ class Rollout(pulumi.ComponentResource):
         self.inventory = inventory
         roles = {role: tree_hash(f"roles/{role}") for role in FEATURES} | {
             "playbooks": tree_hash("playbooks", "ansible.cfg"),
-            "overrides": tree_hash(f"inventories/{cluster.stack}"),
+            "overrides": tree_hash(
+                *(f"inventories/{cluster.stack}/{kind}" for kind in ("group_vars", "host_vars"))
+            ),
         }
         before: list[pulumi.Resource] = [inventory]
         for regions in cluster.spec.rollout():
