@@ -20,7 +20,7 @@ set_up() {
   venv_ready || background environment "installing the Python packages (once; about 1 minute)" \
     once "$VENV.lock" venv_ready make_venv
   pulumi_on_path || pulumi_ready || background pulumi \
-    "installing Pulumi $PULUMI_VERSION (once; about 4 minutes where it has to be built)" \
+    "installing Pulumi $PULUMI_VERSION (once; about 5 minutes where it has to be built)" \
     once "$PULUMI.lock" pulumi_ready "$ROOT/toolchain/install-pulumi" "$PULUMI_VERSION" "$PULUMI"
   wait_for_jobs
   raise_limits
