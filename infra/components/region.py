@@ -31,7 +31,8 @@ class NodePool(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("causeway:region:NodePool", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
+        # Handed on: a component keeps them to itself, and `destroy` would not take the nodes before the network.
+        child = pulumi.ResourceOptions(parent=self, depends_on=opts.depends_on if opts else None)
         inputs = {"stack": cluster.stack, "region": region.name, "pool": spec.name}
         if isinstance(region.provider, ExistingProvider):
             inputs |= _existing_inputs(spec, region, region.provider, cluster)
