@@ -31,7 +31,7 @@ class NodePool(pulumi.ComponentResource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("causeway:region:NodePool", name, None, opts)
-        # Handed on: a component keeps them to itself, and `destroy` would not take the nodes before the network.
+        # A component keeps its dependencies to itself; without them `destroy` may take the network first.
         child = pulumi.ResourceOptions(parent=self, depends_on=opts.depends_on if opts else None)
         inputs = {"stack": cluster.stack, "region": region.name, "pool": spec.name}
         if isinstance(region.provider, ExistingProvider):
