@@ -1,0 +1,97 @@
+"""Rules every role keeps."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from infra.handoff.variables import FEATURES
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+SCENARIOS = ("default", "alternative")
+
+
+def readme_maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("role_readme", Path(__file__).with_name("role_readme.py"))
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load(path: Path) -> Any:
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+def defaults(role: Path) -> dict[str, Any]:
+    return dict(load(role / "defaults" / "main.yml") or {})
+
+
+def spec_options(role: Path) -> dict[str, dict[str, Any]]:
+    return dict(load(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"])
+
+
+@pytest.fixture(params=ROLES, ids=lambda path: path.name)
+def role(request: pytest.FixtureRequest) -> Path:
+    path: Path = request.param
+    return path
+
+
+def test_every_role_is_a_feature() -> None:
+    assert {role.name for role in ROLES} == set(FEATURES)
+
+
+def test_declared_defaults_are_the_defaults(role: Path) -> None:
+    declared = {name: option["default"] for name, option in spec_options(role).items() if "default" in option}
+    assert declared == defaults(role)
+
+
+def test_every_option_has_a_type_and_a_meaning(role: Path) -> None:
+    for name, option in spec_options(role).items():
+        assert {"type", "description"} <= set(option), name
+        assert option["type"] != "list" or "elements" in option, name
+        assert "default" in option or option.get("required"), name
+
+
+def test_variables_carry_the_roles_name(role: Path) -> None:
+    own = load(role / "vars" / "main.yml") if (role / "vars" / "main.yml").exists() else {}
+    assert [name for name in spec_options(role) if not name.startswith(f"{role.name}_")] == []
+    assert [name for name in own if not name.startswith(f"__{role.name}_")] == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_both_scenarios_exist(role: Path, scenario: str) -> None:
+    platforms = load(role / "molecule" / scenario / "molecule.yml")["platforms"]
+    assert all(platform["groups"] == [f"feature_{role.name}"] for platform in platforms)
+
+
+def test_the_default_scenario_sets_no_variable(role: Path) -> None:
+    assert "provisioner" not in load(role / "molecule" / "default" / "molecule.yml")
+
+
+def test_the_alternative_scenario_changes_most(role: Path) -> None:
+    scenario = load(role / "molecule" / "alternative" / "molecule.yml")
+    changed = scenario["provisioner"]["inventory"]["group_vars"][f"feature_{role.name}"]
+    values = defaults(role)
+    assert set(changed) <= set(values)
+    different = [name for name, value in changed.items() if value != values[name]]
+    assert len(different) > 0.8 * len(values)
+
+
+def test_the_role_is_verified(role: Path) -> None:
+    assert list((ROOT / "tests" / "verify" / role.name).glob("test_*.py"))
+
+
+def test_the_readmes_table_is_current(role: Path) -> None:
+    made = readme_maker().current(role)
+    assert (role / "README.md").read_text() == made, "run: python tests/repo/role_readme.py"
+
+
+def test_the_table_of_contents_is_short(role: Path) -> None:
+    for tasks in (role / "tasks").glob("*.yml"):
+        assert len(tasks.read_text().splitlines()) <= 80, f"{tasks}: split it"

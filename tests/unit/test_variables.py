@@ -1,0 +1,75 @@
+"""Which role variables a contract becomes, and on which groups they stand."""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from infra.checks.load import load_spec
+from infra.handoff.contract import Contract, build_contract
+from infra.handoff.variables import FEATURES, feature_hosts, group_name, role_variables
+from infra.planning.plan import make_plan
+from infra.spec import ClusterSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def contract_of(spec: ClusterSpec) -> Contract:
+    return build_contract(spec, make_plan(spec), "test")
+
+
+@pytest.fixture
+def contract() -> Contract:
+    return contract_of(load_spec(ROOT / "Pulumi.local.yaml"))
+
+
+def test_regions_get_their_place_in_the_world(contract: Contract) -> None:
+    tokyo = role_variables(contract)["region_tokyo"]
+    assert tokyo["base_timezone"] == "Asia/Tokyo"
+    assert tokyo["base_locale"] == "ja_JP.UTF-8"
+    assert tokyo["base_ntp_allow"] == ["10.81.0.0/16"]
+    assert tokyo["base_ntp_region_servers"] == [str(contract.hosts["tokyo-control-0"].address)]
+
+
+def test_routes_lead_to_the_other_region_only(contract: Contract) -> None:
+    variables = role_variables(contract)
+    route = {"cidr": "10.82.0.0/16", "congestion_control": "bbr", "mtu_bytes": 1500}
+    assert variables["region_tokyo"]["tcp_tuning_wan_routes"] == [route]
+    assert variables["region_shanghai"]["tcp_tuning_wan_routes"] == [{**route, "cidr": "10.81.0.0/16"}]
+    assert variables["region_tokyo"]["tcp_tuning_buffer_max_bytes"] == 16 * 2**20
+
+
+def test_a_region_without_links_is_not_tuned(contract: Contract) -> None:
+    regions = contract.regions
+    alone = regions["tokyo"].model_copy(update={"wan_routes": (), "tcp_buffer_max_bytes": 0})
+    changed = contract.model_copy(update={"regions": {**regions, "tokyo": alone}})
+    assert not any(name.startswith("tcp_tuning") for name in role_variables(changed)["region_tokyo"])
+    assert all(host.startswith("shanghai-") for host in feature_hosts(changed, "tcp_tuning"))
+    assert feature_hosts(changed, "base") == tuple(contract.hosts)
+
+
+def test_shared_memory_is_set_where_it_is_declared(contract: Contract) -> None:
+    pool = contract.pools["tokyo-gpu"].model_copy(update={"shm_gib": 0.5})
+    other = contract.pools["tokyo-control"].model_copy(update={"shm_gib": None})
+    changed = contract.model_copy(
+        update={"pools": {**contract.pools, "tokyo-gpu": pool, "tokyo-control": other}}
+    )
+    variables = role_variables(changed)
+    assert variables["pool_tokyo_gpu"] == {"base_shm_gib": 0.5}
+    assert variables["pool_tokyo_control"] == {}
+
+
+def test_every_variable_is_one_its_role_knows(contract: Contract) -> None:
+    reader = YAML(typ="safe", pure=True)
+    files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in FEATURES]
+    known = {name for file in files for name in reader.load(file.read_text())}
+    assert {name for group in role_variables(contract).values() for name in group} <= known
+
+
+def test_group_names_have_no_dashes() -> None:
+    assert group_name("pool", "us-west", "gpu-a") == "pool_us_west_gpu_a"
+
+
+def test_an_unknown_feature_is_an_error(contract: Contract) -> None:
+    with pytest.raises(ValueError, match="warp is not one of base, tcp_tuning"):
+        feature_hosts(contract, "warp")
