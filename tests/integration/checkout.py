@@ -1,0 +1,280 @@
+"""A checkout of its own for tests that do what a user does, and a place on this machine for its stack.
+
+Places are numbered. Each has a range of addresses and a lock that ends with the process which holds it, so
+that test runs stay out of each other's way, and whoever comes next sweeps what a dead one left.
+"""
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, ip_network
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from infra.providers.lifecycle import descendants
+from infra.providers.local import netns, sweep
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
+RANGES = tuple(IPv4Network("10.208.0.0/12").subnets(new_prefix=16))
+PATIENCE_S = 1500
+"""For one command: the machine may be busy with other tests."""
+PREPARED = re.compile(r"^(PULUMI|ANSIBLE|MOLECULE)_|^(PYTHONPATH|VIRTUAL_ENV|CONTAINERS_CONF)$")
+"""What `./run` sets: a test's own call of `./run` starts without it, as a user's does."""
+
+
+@dataclass
+class Checkout:
+    """A clone of the working tree, with one stack of its own."""
+
+    folder: Path
+    stack: str
+    range: IPv4Network
+    running: list["subprocess.Popen[str]"] = field(default_factory=list)
+
+    @property
+    def declaration(self) -> Path:
+        """The stack's file."""
+        return self.folder / f"Pulumi.{self.stack}.yaml"
+
+    @property
+    def files(self) -> Path:
+        """Where the stack keeps its files."""
+        return self.folder / ".causeway" / "stacks" / self.stack
+
+    def cidr(self, number: int) -> str:
+        """The range of region `number`, from 0 to 15."""
+        return str(list(self.range.subnets(new_prefix=20))[number])
+
+    def declare(self, cluster: Mapping[str, Any]) -> None:
+        """Write the stack's declaration."""
+        YAML().dump({"config": {"causeway:cluster": dict(cluster)}}, self.declaration)
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+        """Start `./run WORDS`; it ends with this process, also when that is killed."""
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", str(self.folder / "run"), *words],
+            cwd=self.folder,
+            env=_user_environment() | dict(env or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def run(self, *words: str, expect: int = 0, env: Mapping[str, str] | None = None) -> str:
+        """What `./run WORDS` printed, once it has ended with the status `expect`."""
+        return self.finish(self.start(*words, env=env), expect)
+
+    def finish(self, process: "subprocess.Popen[str]", expect: int = 0) -> str:
+        """What a started command printed, once it has ended with the status `expect`."""
+        said, _ = process.communicate(timeout=PATIENCE_S)
+        self.running.remove(process)
+        print(said)
+        assert process.returncode == expect, f"ended with {process.returncode}, not {expect}:\n{said}"
+        return said
+
+    def up(self, expect: int = 0) -> str:
+        """`./run up` of the stack."""
+        return self.run("up", self.stack, expect=expect)
+
+    def changes(self) -> dict[str, str]:
+        """Name → operation of each resource that `pulumi preview` would change, the stack's outputs apart."""
+        text = self.run("exec", "sh", "-c", f"pulumi preview --json --stack {self.stack} 2>/dev/null")
+        steps = json.loads(text[text.index("{") :])["steps"]
+        return {
+            step["urn"].rsplit("::", 1)[1]: step["op"]
+            for step in steps
+            if step["op"] != "same" and "pulumi:pulumi:Stack" not in step["urn"]
+        }
+
+    def instances(self) -> dict[str, str]:
+        """Node name → container ID of every node of the stack, read from podman."""
+        return containers(self.stack)
+
+    def on_node(self, node: str, *argv: str) -> str:
+        """What a command printed in a node, by podman: the nodes' own sshd may be what is tested."""
+        return said("podman", "exec", f"cw-{self.stack}-{node}", *argv)
+
+    def configured(self) -> list[set[str]]:
+        """The hosts that every run of the roles so far was meant for, in order."""
+        runs = self.files.glob("runs/*/artifacts/*/limit")
+        return [set(limit.read_text().split()) for limit in sorted(runs, key=lambda run: run.stat().st_mtime)]
+
+
+def said(*argv: str) -> str:
+    """What a command printed, stripped; it must succeed."""
+    return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE, timeout=300).stdout.strip()
+
+
+def containers(stack: str) -> dict[str, str]:
+    """Node name → container ID of a stack, running or not."""
+    records = json.loads(
+        said("podman", "ps", "--all", "--format=json", f"--filter=label=causeway.stack={stack}")
+    )
+    return {record["Labels"]["causeway.node"]: record["Id"] for record in records}
+
+
+def region(name: str, cidr: str, timezone: str, pools: Mapping[str, int]) -> dict[str, Any]:
+    """A local region; `pools` maps the role of each pool, which is its name as well, to its count."""
+    gpu = {"gpus": 8, "gpu_model": "h100-sxm", "nics": 8, "nic_gbps": 400}
+    declared = [
+        {"name": role, "role": role, "count": count, **(gpu if role == "gpu" else {})}
+        for role, count in pools.items()
+    ]
+    return {
+        "name": name,
+        "provider": {"kind": "local"},
+        "cidr": cidr,
+        "timezone": timezone,
+        "pools": declared,
+    }
+
+
+def two_regions(checkout: Checkout, **changes: Any) -> dict[str, Any]:
+    """Tokyo with a control and a GPU node, shanghai with a control node, and a link; some keys changed."""
+    link = {
+        "name": "trans-sea",
+        "a": "tokyo",
+        "b": "shanghai",
+        "rtt_ms": 20,
+        "bandwidth_mbps": 50,
+        "loss_pct": 0.1,
+    }
+    regions = [
+        region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": 1}),
+        region("shanghai", checkout.cidr(1), "Asia/Shanghai", {"control": 1}),
+    ]
+    return {"name": "pacific", "regions": regions, "wan_links": [link], **changes}
+
+
+def wait_for(condition: Callable[[], object], what: str, limit_s: float = 300) -> None:
+    """Come back once `condition` holds; AssertionError after `limit_s` seconds."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain for: {what}"
+        time.sleep(0.05)
+
+
+def processes_of(root: int, command: str) -> list[int]:
+    """The PIDs below `root` whose command is `command`."""
+    found = []
+    for pid in descendants(root):
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == command:
+                found.append(pid)
+    return found
+
+
+@contextmanager
+def new_checkout() -> Iterator[Checkout]:
+    """A clone with a stack name and a range that nobody uses; nothing of either is left afterwards."""
+    PLACES.mkdir(exist_ok=True)
+    with _free_place() as number:
+        folder = PLACES / str(number)
+        checkout = Checkout(folder / "causeway", f"t{number}-{secrets.token_hex(2)}", RANGES[number])
+        folder.mkdir()
+        (folder / "stacks").write_text(f"{checkout.stack}\n{checkout.stack}-machines\n")
+        _clone(checkout.folder)
+        try:
+            yield checkout
+        finally:
+            for process in checkout.running:
+                process.terminate()
+                process.communicate(timeout=PATIENCE_S)
+            _clear(folder)
+
+
+@contextmanager
+def _free_place() -> Iterator[int]:
+    """The number of a place that is ours until the end; places of the dead are swept on the way."""
+    with _locks() as held:
+        for number, file in enumerate(held):
+            if file is not None:
+                _clear(PLACES / str(number))
+        used = [ip_network(route["dst"]) for route in netns.read(None, "-4", "route", "show", "table", "all")
+                if route["dst"][0].isdigit() and not route["dst"].startswith("0.")]  # fmt: skip
+        free = (
+            n for n, file in enumerate(held) if file is not None and not any(map(RANGES[n].overlaps, used))
+        )
+        number = next(free, -1)
+        assert number >= 0, f"no range of {RANGES[0]} … {RANGES[-1]} is free on this machine"
+        ours = held[number]
+        held[number] = None
+    assert ours is not None
+    with ours:
+        yield number
+
+
+@contextmanager
+def _locks() -> Iterator[list[Any]]:
+    """A file per place: locked where it was free, None where somebody has it. Those left in it are let go."""
+    held: list[Any] = []
+    with (PLACES / "lock").open("w") as all_of_them:
+        fcntl.flock(all_of_them, fcntl.LOCK_EX)
+        for number in range(len(RANGES)):
+            file = (PLACES / f"{number}.lock").open("w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                held.append(None)
+            else:
+                held.append(file)
+        try:
+            yield held
+        finally:
+            for file in held:
+                if file is not None:
+                    file.close()
+
+
+def _clear(folder: Path) -> None:
+    stacks = folder / "stacks"
+    for stack in stacks.read_text().split() if stacks.exists() else ():
+        sweep.sweep(stack)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _clone(folder: Path) -> None:
+    """The working tree as a repository of its own: what git knows, and what it does not ignore."""
+    known = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, check=True, text=True, stdout=subprocess.PIPE,
+    ).stdout  # fmt: skip
+    for name in known.split("\0"):
+        source, target = ROOT / name, folder / name
+        if name and source.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # a tool's short-lived file
+                shutil.copy2(source, target)
+    commit(folder)
+
+
+def commit(folder: Path) -> None:
+    """Everything in the clone, as one commit."""
+    who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
+    for words in (["init", "-q"], ["add", "--all"], [*who, "commit", "-q", "-m", "as it is"]):
+        said("git", "-C", str(folder), *words)
+
+
+def _user_environment() -> dict[str, str]:
+    """This process's environment without what `./run` prepared in it."""
+    environment = {key: value for key, value in os.environ.items() if not PREPARED.search(key)}
+    ours = (str(ROOT), os.environ.get("CAUSEWAY_CACHE", "\0"))
+    path = [entry for entry in environment["PATH"].split(":") if not entry.startswith(ours)]
+    return environment | {"PATH": ":".join(path)}

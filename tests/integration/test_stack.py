@@ -1,0 +1,105 @@
+"""What a user does, from `./run up` to `./run down`, on a clone of this checkout. The tests are one story."""
+
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+
+from infra.process import run
+from infra.providers.local import sweep
+from tests.integration.checkout import Checkout, commit, said, two_regions
+
+
+@pytest.fixture(scope="module")
+def standing(checkout: Checkout) -> str:
+    """What the first `up` printed."""
+    checkout.declare(two_regions(checkout))
+    commit(checkout.folder)
+    return checkout.up()
+
+
+def changed(cluster: dict[str, Any], region: int, **changes: Any) -> dict[str, Any]:
+    """The declaration with some keys of one region changed."""
+    regions = list(cluster["regions"])
+    regions[region] = regions[region] | changes
+    return cluster | {"regions": regions}
+
+
+def test_up_shows_what_stands_and_what_the_link_really_carries(checkout: Checkout, standing: str) -> None:
+    assert f"Stack {checkout.stack} stands" in standing
+    assert set(checkout.instances()) == {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
+    row = next(line for line in standing.splitlines() if "trans-sea" in line and "(20)" in line)
+    rtt_ms, rate_mbps = (float(found) for found in re.findall(r"([\d.]+) \((?:20|50)\)", row))
+    assert 20 <= rtt_ms < 40, "the declared delay is really there"
+    assert 0 < rate_mbps < 55, "and the declared rate holds"
+    assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", standing)
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_preview_after_up_shows_no_change(checkout: Checkout) -> None:
+    assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_second_up_touches_no_host(checkout: Checkout) -> None:
+    before, runs = checkout.instances(), checkout.configured()
+    started = time.monotonic()
+    checkout.up()
+    print(f"up with nothing to change: {time.monotonic() - started:.0f} s")
+    assert checkout.instances() == before
+    assert checkout.configured() == runs, "no role ran again"
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_changed_time_zone_reaches_the_nodes_of_its_region_and_no_others(checkout: Checkout) -> None:
+    before, runs = checkout.instances(), checkout.configured()
+    checkout.declare(changed(two_regions(checkout), 0, timezone="Asia/Seoul"))
+    assert checkout.changes() == {
+        "inventory": "update",
+        "configure-tokyo": "update",
+        "verification": "update",
+    }
+    checkout.up()
+    zones = {node: checkout.on_node(node, "date", "+%Z") for node in before}
+    assert zones == {"tokyo-control-0": "KST", "tokyo-gpu-0": "KST", "shanghai-control-0": "CST"}
+    assert checkout.instances() == before, "the nodes are the same ones"
+    assert checkout.configured()[len(runs) :] == [{"tokyo-control-0", "tokyo-gpu-0"}]
+
+
+@pytest.mark.usefixtures("standing")
+def test_ansibles_own_commands_work_on_the_stack(checkout: Checkout) -> None:
+    inventory = f"inventories/{checkout.stack}"
+    listed = checkout.run("exec", "ansible-inventory", "-i", inventory, "--list")
+    data = json.loads(listed[listed.index("{") :])
+    assert set(data["region_tokyo"]["hosts"]) == {"tokyo-control-0", "tokyo-gpu-0"}
+    assert "PRIVATE KEY" not in listed
+    checkout.run("exec", "ansible-playbook", "playbooks/verify.yml", "-i", inventory)
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_pool_grows_by_one_node_and_the_others_stay(checkout: Checkout) -> None:
+    before = checkout.instances()
+    grown = changed(two_regions(checkout), 0, timezone="Asia/Seoul")
+    grown["regions"][0]["pools"][1] |= {"count": 2}
+    checkout.declare(grown)
+    checkout.up()
+    after = checkout.instances()
+    assert set(after) - set(before) == {"tokyo-gpu-1"}
+    assert before.items() <= after.items()
+    assert checkout.on_node("tokyo-gpu-1", "date", "+%Z") == "KST"
+
+
+@pytest.mark.usefixtures("standing")
+def test_down_leaves_nothing(checkout: Checkout) -> None:
+    checkout.declare(two_regions(checkout))
+    checkout.run("down", checkout.stack)
+    assert sweep.leftovers(checkout.stack) == []
+    assert checkout.stack not in run(["ip", "netns", "list"]) + run(["ip", "link", "show"])
+    assert checkout.stack not in run(["ps", "-eo", "args"])
+    assert not checkout.files.exists()
+    assert not list((checkout.folder / ".causeway" / "locks").iterdir())
+    stacks = checkout.run("exec", "pulumi", "stack", "ls", "--json")
+    assert json.loads(stacks[stacks.index("[") :]) == []
+    assert said("git", "-C", str(checkout.folder), "status", "--porcelain") == "", "git sees no trace"
