@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,15 @@ def sealed_hosts(stack: str) -> Iterator[str]:
     """The hosts that have a manifest."""
     for path in sorted(drift_dir(stack).glob("*.json")):
         yield path.stem
+
+
+def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
+    """A line for every host of which a role was not sealed by its last converge."""
+    for host in hosts:
+        manifest = load_manifest(stack, host)
+        for role, part in manifest.roles.items() if manifest else ():
+            if part.sealed_at is None:
+                yield f"drift: {host}: {role} is not sealed: {'; '.join(part.problems) or 'it ran in part only'}"
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,17 +1,19 @@
 """The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulumi
 
+from infra.drift.manifest import forget_host, not_sealed, sealed_hosts
+from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.handoff import ssh, verify
 from infra.handoff.contract import Contract, stack_dir
 from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
-from infra.providers.lifecycle import Lifecycle, Managed, Properties
+from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
 ROOT = ssh.ROOT
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
@@ -145,7 +147,9 @@ class ConfigurationLifecycle(Lifecycle):
         A failed host fails the wave, after the others finished. A host that does not answer does not hold
         up the waves behind: it is reported here, tried again at the next `up`, and fails the verification.
         """
-        stale = self._stale(inputs)
+        drifted = {sentence.partition(": ")[0] for sentence in known.get(DRIFT) or ()}
+        not_current = self._stale(inputs)
+        stale = [name for name in inputs["hosts"] if name in not_current or name in drifted]
         if not stale:
             return {"unreachable": []}
         folder = ROOT / stack_dir(inputs["stack"])
@@ -163,19 +167,30 @@ class ConfigurationLifecycle(Lifecycle):
                 _write(_record(inputs, name), _digest(inputs, name) + "\n")
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
+        converged = [name for name in stale if result.hosts[name].state == "ok"]
+        for line in not_sealed(inputs["stack"], converged):
+            print(line, flush=True)
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)
         return {"unreachable": unreachable}
 
     def observe(self, properties: Properties) -> list[str]:
-        """Hosts that never took what is declared."""
-        return [f"{name}: not configured as declared" for name in self._stale(properties)]
+        """Hosts that never took what is declared, and what differs on the others, a sentence each.
+
+        A host that does not answer is a warning: nothing is known to differ there.
+        """
+        stale = self._stale(properties)
+        current = [name for name in properties["hosts"] if name not in stale]
+        return [f"{name}: not configured as declared" for name in stale] + list(
+            _differences(properties["stack"], current)
+        )
 
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand."""
         for name in properties["hosts"]:
             _record(properties, name).unlink(missing_ok=True)
+            forget_host(properties["stack"], name)
 
     def _stale(self, properties: Properties) -> list[str]:
         return [
@@ -228,6 +243,18 @@ class Verification(Managed, module="causeway", name="Verification"):
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(VerificationLifecycle, name, inputs, opts)
+
+
+def _differences(stack: str, hosts: list[str]) -> Iterator[str]:
+    """`host: what differs` for every difference on hosts that were sealed; says which could not be scanned."""
+    sealed = [name for name in hosts if name in set(sealed_hosts(stack))]
+    if not sealed or not (ROOT / stack_dir(stack) / "contract.json").exists():
+        return
+    for report in scan_stack(stack, sealed):
+        if report.message:
+            print(f"drift: {report.host} {report.state}: {report.message}", flush=True)
+        for difference in report.differences:
+            yield f"{report.host}: {difference.role}: {difference}"
 
 
 def _digest(properties: Properties, name: str) -> str:

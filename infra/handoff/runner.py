@@ -29,6 +29,8 @@ __all__ = ["HostResult", "Progress", "RunResult", "run_playbook"]
 ROOT = Path(__file__).resolve().parents[2]
 RUNS_KEPT = 10
 REPORTED_HOSTS = 20
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, 0700
+PRIVATE = "causeway-run-"
 POLL_S = 1
 END_GRACE_S = 5.0
 ERROR_LINES = 12
@@ -87,8 +89,9 @@ def run_playbook(
     tracker = Tracker(_targets(stack, limit), artifacts / "hosts", on_progress)
     tracker.log_dir.mkdir(mode=0o700, parents=True)
     settings = _settings(playbook, inventory, artifacts, forks)
-    with _private_arguments(artifacts, limit, extra_vars) as arguments, _interrupt() as interrupted:
-        rc = _execute(settings | {"cmdline": shlex.join(arguments)}, tracker, interrupted)
+    with _private_folder() as private, _interrupt() as interrupted:
+        settings["cmdline"] = shlex.join(_arguments(private, limit, extra_vars))
+        rc = _execute(settings, tracker, interrupted, private)
     log = artifacts / "stdout"
     if interrupted.is_set():
         raise CausewayError(
@@ -98,21 +101,20 @@ def run_playbook(
     return RunResult(_hosts(tracker, rc, log, playbook), log, time.monotonic() - started)
 
 
-def _execute(settings: dict[str, Any], tracker: Tracker, interrupted: threading.Event) -> int:
+def _execute(settings: dict[str, Any], tracker: Tracker, interrupted: threading.Event, private: Path) -> int:
     """Run Ansible to its end and return its exit status; nothing that it started is left behind."""
-    with tempfile.TemporaryDirectory(prefix="causeway-ssh-") as control_dir:
-        try:
-            runner = ansible_runner.interface.init_runner(
-                **settings,
-                envvars=_environment(control_dir),
-                event_handler=tracker.handle,
-                status_handler=_forget_environment,
-                cancel_callback=lambda: _poll(tracker, interrupted, control_dir),
-            )
-            _start_with_parent(runner)
-            runner.run()
-        finally:
-            _end_processes(control_dir)
+    try:
+        runner = ansible_runner.interface.init_runner(
+            **settings,
+            envvars=_environment(private),
+            event_handler=tracker.handle,
+            status_handler=_forget_environment,
+            cancel_callback=lambda: _poll(tracker, interrupted, private),
+        )
+        _start_with_parent(runner)
+        runner.run()
+    finally:
+        _end_processes(private)
     return int(runner.rc)
 
 
@@ -160,36 +162,46 @@ def _settings(playbook: str, inventory: Path, artifacts: Path, forks: int) -> di
     }
 
 
-def _environment(control_dir: str) -> dict[str, str]:
+def _environment(private: Path) -> dict[str, str]:
     """What Ansible gets on top of this process's environment.
 
-    Connections are shared through `control_dir` of this run only, so ending them disturbs nobody.
+    Connections are shared within this run only, so ending them disturbs nobody.
     """
     return {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        # ansible-runner names its own folder of callbacks, which would hide the one in ansible.cfg.
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "infra" / "drift" / "callback_plugins"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner switches it off where nobody says so
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",
-        "ANSIBLE_SSH_CONTROL_PATH_DIR": control_dir,
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private),
         "LC_ALL": "C.UTF-8",
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
     }
 
 
 @contextmanager
-def _private_arguments(
-    artifacts: Path, limit: Sequence[str] | None, extra_vars: Mapping[str, Any] | None
-) -> Iterator[list[str]]:
+def _private_folder() -> Iterator[Path]:
+    """A folder (0700) for what must not outlive the run, in memory. Also ends what killed runs have left."""
+    base = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
+    for left in base.glob(f"{PRIVATE}*"):
+        if not Path("/proc", left.name.removeprefix(PRIVATE).partition("-")[0]).exists():
+            _end_processes(left)
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{PRIVATE}{os.getpid()}-", dir=base) as name:
+        yield Path(name)
+
+
+def _arguments(private: Path, limit: Sequence[str] | None, extra_vars: Mapping[str, Any] | None) -> list[str]:
     """Arguments by file: variables may be secret, and a limit of 10,000 hosts is too long for a command."""
     arguments: list[str] = []
     if limit is not None:
-        (artifacts / "limit").write_text("\n".join(limit) + "\n")
-        arguments += ["--limit", f"@{artifacts / 'limit'}"]
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - mode 0600, and never on a disk
-    with tempfile.NamedTemporaryFile("w", prefix="causeway-", suffix=".json", dir=memory) as file:
-        json.dump(dict(extra_vars or {}), file)
-        file.flush()
-        yield [*arguments, "--extra-vars", f"@{file.name}"] if extra_vars else arguments
+        (private / "limit").write_text("\n".join(limit) + "\n")
+        arguments += ["--limit", f"@{private / 'limit'}"]
+    if extra_vars:
+        (private / "variables").write_text(json.dumps(dict(extra_vars)))
+        arguments += ["--extra-vars", f"@{private / 'variables'}"]
+    return arguments
 
 
 def _forget_environment(_status: Mapping[str, Any], runner_config: Any) -> None:
@@ -221,27 +233,27 @@ def _interrupt() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _poll(tracker: Tracker, interrupted: threading.Event, control_dir: str) -> bool:
+def _poll(tracker: Tracker, interrupted: threading.Event, private: Path) -> bool:
     """Called about every second: whether to stop. Stopping starts here, since ansible-runner would
     kill Ansible alone, whose workers have process groups of their own."""
     tracker.tick()
     if interrupted.is_set():
-        _end_processes(control_dir)
+        _end_processes(private)
     return interrupted.is_set()
 
 
-def _end_processes(control_dir: str) -> None:
-    """End every process that this run started: Ansible, its workers, ssh and its shared connections."""
+def _end_processes(private: Path) -> None:
+    """End every process that a run started: Ansible, its workers, ssh and its shared connections."""
     started = time.monotonic()
-    while (pids := _processes(control_dir)) and (waited_s := time.monotonic() - started) < 2 * END_GRACE_S:
+    while (pids := _processes(private)) and (waited_s := time.monotonic() - started) < 2 * END_GRACE_S:
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM if waited_s < END_GRACE_S else signal.SIGKILL)
         time.sleep(POLL_S / 10)
 
 
-def _processes(control_dir: str) -> list[int]:
-    """Processes that know this run's folder of connections, wherever they were reparented to.
+def _processes(private: Path) -> list[int]:
+    """Processes that know a run's private folder, wherever they were reparented to.
 
     All of them have it in the environment, but for ssh's shared connections, whose title takes that place.
     """
@@ -249,7 +261,7 @@ def _processes(control_dir: str) -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # gone meanwhile, or another user's
             known = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
-            if control_dir.encode() in known:
+            if bytes(private) in known:
                 found.append(int(folder.name))
     return found
 

@@ -1,0 +1,75 @@
+"""`causeway drift`: what differs on the nodes from what the roles made true, in one SSH trip per node."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from infra.commands.arguments import add_stack
+from infra.drift import coverage, report
+from infra.drift.scan import scan_stack
+from infra.errors import BadInputError, ExitCode
+from infra.handoff.contract import load_contract, stack_dir
+from infra.handoff.hashes import ROOT
+from infra.handoff.variables import FEATURES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_stack(parser)
+    parser.add_argument("--region", action="append", default=[], metavar="R", help="only nodes of this region")
+    parser.add_argument("--host", action="append", default=[], metavar="H", help="only this node")
+    parser.add_argument("--role", action="append", default=[], metavar="X", help="only what this role governs")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON for programs: one object per node and line")
+    form.add_argument("--html", metavar="FILE", type=Path, help="write a page for people")
+    form.add_argument("--coverage", action="store_true", help="which tasks of the roles a record can express")
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Scan and report; DRIFT when something differs, FAILED when a node could not be scanned."""
+    if arguments.coverage:
+        return _coverage(arguments.role)
+    stack = arguments.stack
+    chosen = hosts_of(stack, arguments.region, arguments.host)
+    reports = scan_stack(stack, chosen, roles=arguments.role)
+    if arguments.json:
+        reports = report.each(reports, lambda found: print(json.dumps(report.as_json(stack, found))))
+    elif arguments.html:
+        reports = report.write_html(arguments.html, stack, reports)
+    else:
+        reports = report.each(reports, lambda found: report.print_host(stack, found))
+    summary = report.Summary()
+    for found in reports:
+        summary.add(found)
+    print(summary, file=sys.stderr if arguments.json else sys.stdout)
+    return summary.exit_code
+
+
+def hosts_of(stack: str, regions: list[str], hosts: list[str]) -> list[str]:
+    """The hosts that --region and --host leave. BadInputError for a name that is none."""
+    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    _known("region", regions, contract.regions)
+    _known("host", hosts, contract.hosts)
+    return [
+        name
+        for name in contract.hosts
+        if (not regions or contract.region_of(name) in regions) and (not hosts or name in hosts)
+    ]
+
+
+def _known(what: str, names: list[str], known: Iterable[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise BadInputError(f"no {what} {name}", hint=f"there are: {', '.join(list(known)[:10])}")
+
+
+def _coverage(roles: list[str]) -> ExitCode:
+    _known("role", roles, FEATURES)
+    for role in roles or FEATURES:
+        found = coverage.role_coverage(role)
+        print(f"{role}: {len(found.covered)} of {found.total} state-changing tasks covered ({found.percent:.0f} %)")
+        for task in found.uncovered:
+            print(f"  uncovered: {task}")
+    return ExitCode.OK

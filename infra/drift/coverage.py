@@ -1,0 +1,75 @@
+"""Which tasks of a role a record can express, told from the role's files: no node is needed."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from infra.drift.kinds import COMMANDS, MODULES, NEUTRAL
+from infra.handoff.hashes import ROOT
+
+KEYWORDS = frozenset(
+    "action any_errors_fatal args async become become_exe become_flags become_method become_user block always"
+    " changed_when check_mode collections connection debugger delay delegate_facts delegate_to diff environment"
+    " failed_when ignore_errors ignore_unreachable listen local_action loop loop_control module_defaults name"
+    " no_log notify poll port register remote_user rescue retries run_once tags throttle timeout until vars"
+    " when".split()
+)
+"""Keys of a task that are not its module."""
+
+
+@dataclass
+class Coverage:
+    """A role's state-changing tasks: those a record can express, and those it cannot."""
+
+    covered: list[str] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        """How many tasks change state."""
+        return len(self.covered) + len(self.uncovered)
+
+    @property
+    def percent(self) -> float:
+        """Share of covered tasks; 100 for a role that changes nothing."""
+        return 100.0 * len(self.covered) / self.total if self.total else 100.0
+
+
+def role_coverage(role: str, root: Path = ROOT) -> Coverage:
+    """The coverage of one role, from `tasks/` and `handlers/`."""
+    found = Coverage()
+    folder = root / "roles" / role
+    for path in sorted([*folder.glob("tasks/**/*.yml"), *folder.glob("handlers/**/*.yml")]):
+        for task in _tasks(YAML(typ="safe").load(path) or []):
+            module = next((key for key in task if key not in KEYWORDS and not key.startswith("with_")), "")
+            name = f"{task.get('name', module)} ({module})"
+            verdict = _covers(task, module, folder)
+            if verdict is not None:
+                (found.covered if verdict else found.uncovered).append(name)
+    return found
+
+
+def _tasks(items: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for item in items:
+        if "block" in item:
+            for part in ("block", "rescue", "always"):
+                yield from _tasks(item.get(part) or [])
+        else:
+            yield item
+
+
+def _covers(task: Mapping[str, Any], module: str, folder: Path) -> bool | None:
+    """Whether a record can express the task; None when it changes nothing on the node."""
+    if "causeway_governs" in (task.get("vars") or {}):
+        return True
+    if module in NEUTRAL or task.get("delegate_to") == "localhost":
+        return None
+    if module in COMMANDS:
+        return None if task.get("changed_when") is False else False
+    if module in MODULES:
+        return True
+    own = folder / "library" / f"{module}.py"
+    return own.is_file() and "governs=" in own.read_text()

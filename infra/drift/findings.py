@@ -1,0 +1,138 @@
+"""What a scan says: per host and role, what differs, since when, and how it is repaired."""
+
+import difflib
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
+RoleState = Literal["clean", "drift", "stale", "not sealed"]
+SHOWN_CHARS = 200
+NEW_OR_GONE = {"listing": "names", "authorized_keys": "keys", "effective": "output", "nft": "rules"}
+"""Kinds whose value is a list: what was added and what is missing says more than both lists."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One governed thing that is not as sealed. `expected` and `found`: aspect → value."""
+
+    role: str
+    task: str
+    kind: str
+    key: str
+    expected: Mapping[str, Any]
+    found: Mapping[str, Any]
+    since: str | None = None
+    """ISO 8601, as the node knows it: the file's change time, the unit's last change of state."""
+    diff: str | None = None
+    """Unified diff, for text that every user of the node may read."""
+
+    def __str__(self) -> str:
+        """In one line: what, and how it differs."""
+        return f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found)}"
+
+
+@dataclass
+class RoleReport:
+    """One role on one host. `notes` say why it is stale or not sealed."""
+
+    state: RoleState
+    differences: list[Difference] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    sealed_at: str | None = None
+
+
+@dataclass
+class HostReport:
+    """One host's scan. `message` says why it is unreachable or failed."""
+
+    host: str
+    region: str
+    state: HostState
+    roles: dict[str, RoleReport] = field(default_factory=dict)
+    message: str = ""
+    took_s: float = 0.0
+
+    @property
+    def differences(self) -> list[Difference]:
+        """All differences, in the order of roles."""
+        return [difference for role in self.roles.values() for difference in role.differences]
+
+    @property
+    def drifted_roles(self) -> list[str]:
+        """The roles a repair has to run."""
+        return [name for name, role in self.roles.items() if role.differences]
+
+    @property
+    def unsettled_roles(self) -> list[str]:
+        """Roles of which nothing can be said: changed since they were sealed, or never sealed."""
+        return [name for name, role in self.roles.items() if role.state in ("stale", "not sealed")]
+
+    def repair_command(self, stack: str) -> str:
+        """What brings the host back; plain Ansible."""
+        tags = ",".join(self.drifted_roles)
+        return (
+            f"./run exec ansible-playbook playbooks/repair.yml -i inventories/{stack} "
+            f"--limit {self.host} --tags {tags}"
+        )
+
+
+def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    """How `found` differs from `expected`, in words."""
+    if "error" in found:
+        return f"cannot be read: {found['error']}"
+    if "type" in found:
+        return f"is {_type(found['type'])}, expected {_type(expected.get('type'))}"
+    if kind in NEW_OR_GONE:
+        return _new_or_gone(expected.get(NEW_OR_GONE[kind]), found.get(NEW_OR_GONE[kind]))
+    parts = []
+    for aspect, value in found.items():
+        if aspect in ("digest", "password"):
+            parts.append("its content differs" if aspect == "digest" else "its password was changed")
+        else:
+            parts.append(f"{aspect} is {_value(value)}, expected {_value(expected.get(aspect))}")
+    return "; ".join(parts)
+
+
+def _type(value: Any) -> str:
+    return {"absent": "absent", "special": "neither file, directory nor link"}.get(value, f"a {value}")
+
+
+def _new_or_gone(expected: Any, found: Any) -> str:
+    if expected is None or found is None:
+        return "is gone" if found is None else "is there, expected absent"
+    added = [line for line in found if line not in expected]
+    missing = [line for line in expected if line not in found]
+    parts = [f"added: {_value(added)}"] if added else []
+    parts += [f"missing: {_value(missing)}"] if missing else []
+    return "; ".join(parts) or "the order changed"
+
+
+def _value(value: Any) -> str:
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        value = ", ".join(str(item) for item in value) or "none"
+    text = str(value)
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+
+
+def text_diff(key: str, sealed: str, found: str) -> str:
+    """A unified diff between the sealed text and the one found."""
+    name = posixpath.relpath(key, "/")
+    lines = difflib.unified_diff(
+        sealed.splitlines(), found.splitlines(), f"sealed/{name}", f"found/{name}", n=2, lineterm=""
+    )
+    return "\n".join(lines)
+
+
+def moment(seconds: float | None) -> str | None:
+    """Seconds since 1970 as ISO 8601 in UTC."""
+    if not seconds:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,118 @@
+"""Shows what a scan found: for people on a terminal or a page, for programs as JSON. Node by node, as they come."""
+
+import html
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.drift.findings import Difference, HostReport
+from infra.errors import ExitCode
+
+STYLE = (
+    "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
+    "pre{background:#f4f4f4;padding:.6em;overflow:auto}.clean{color:#2a7}.drift,.failed,.unreachable{color:#b30}"
+)
+
+
+@dataclass
+class Summary:
+    """Counts over all nodes; small, however many there are."""
+
+    states: dict[str, int] = field(default_factory=dict)
+    differences: int = 0
+    unsettled: int = 0
+    uncovered: set[str] = field(default_factory=set)
+    unscanned: list[str] = field(default_factory=list)
+
+    def add(self, report: HostReport) -> None:
+        """Count one node."""
+        self.states[report.state] = self.states.get(report.state, 0) + 1
+        self.differences += len(report.differences)
+        self.unsettled += len(report.unsettled_roles)
+        for role, part in report.roles.items():
+            self.uncovered |= {f"{role}: {task}" for task in part.uncovered}
+        if report.state in ("unreachable", "failed"):
+            self.unscanned.append(report.host)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """DRIFT when something differs or cannot be said to be as declared; FAILED for nodes not scanned."""
+        if self.differences or self.unsettled and not self.unscanned:
+            return ExitCode.DRIFT
+        return ExitCode.FAILED if self.unscanned else ExitCode.OK
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
+        lines = [f"{sum(self.states.values())} nodes: {counts or 'none'}; {self.differences} differences"]
+        if self.unsettled:
+            lines.append(f"{self.unsettled} roles on nodes are stale or not sealed: converge them (./run up)")
+        if self.unscanned:
+            lines.append(f"not scanned: {', '.join(self.unscanned[:20])}")
+        lines += [f"uncovered, look with --check: {task}" for task in sorted(self.uncovered)]
+        return "\n".join(lines)
+
+
+def each(reports: Iterator[HostReport], show: Callable[[HostReport], None]) -> Iterator[HostReport]:
+    """Show every report as it passes."""
+    for report in reports:
+        show(report)
+        yield report
+
+
+def as_json(stack: str, report: HostReport) -> dict[str, Any]:
+    """A node's report as JSON values."""
+    data = asdict(report)
+    for role in data["roles"].values():
+        for difference in role["differences"]:
+            difference.pop("role")
+    if report.drifted_roles:
+        data["repair"] = report.repair_command(stack)
+    return data
+
+
+def print_host(stack: str, report: HostReport) -> None:
+    """A node in lines: nothing but its name when all is well."""
+    for line in host_lines(stack, report):
+        print(line)
+
+
+def host_lines(stack: str, report: HostReport) -> Iterator[str]:
+    """What there is to say about a node."""
+    yield f"{report.host} ({report.region}): {report.state}{': ' if report.message else ''}{report.message}"
+    for name, role in report.roles.items():
+        if role.state != "clean":
+            notes = f": {'; '.join(role.notes)}" if role.notes else ""
+            yield f"  {name}: {role.state}{notes}"
+        for difference in role.differences:
+            yield f"    {difference}"
+            yield f"      {_origin(difference)}"
+            yield from (f"      | {line}" for line in (difference.diff or "").splitlines())
+    if report.drifted_roles:
+        yield f"  repair: {report.repair_command(stack)}"
+
+
+def _origin(difference: Difference) -> str:
+    since = f"since {difference.since}; " if difference.since else ""
+    return f"{since}made by task “{difference.task}”"
+
+
+def write_html(file: Path, stack: str, reports: Iterator[HostReport]) -> Iterator[HostReport]:
+    """A page with a section per node, written as the reports come. OSError when the file cannot be written."""
+    with file.open("w") as page:
+        title = f"Drift of stack {html.escape(stack)}"
+        page.write(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>')
+        page.write(f"<style>{STYLE}</style><h1>{title}</h1>\n")
+        summary = Summary()
+        for report in reports:
+            page.write(_section(stack, report))
+            summary.add(report)
+            yield report
+        page.write(f"<h2>Together</h2><pre>{html.escape(str(summary))}</pre></html>\n")
+
+
+def _section(stack: str, report: HostReport) -> str:
+    name, state = html.escape(report.host), report.state
+    lines = list(host_lines(stack, report))
+    body = f"<pre>{html.escape(chr(10).join(lines[1:]))}</pre>" if lines[1:] else ""
+    return f'<h2>{name} <small class="{state}">{state}</small></h2><p>{html.escape(report.message)}</p>{body}\n'

@@ -1,0 +1,185 @@
+"""Compares every node with its manifest: one SSH trip each, many at once, results as they come.
+
+A node that is down, hangs or has no Python is named, and the others go on. Nothing is gathered: memory does
+not grow with the number of nodes.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.drift.findings import Difference, HostReport, RoleReport, moment, text_diff
+from infra.drift.inputs import role_inputs
+from infra.drift.manifest import NODE_COPY, Entry, Manifest, kept_text, load_manifest
+from infra.drift.probe import entries_of, request_of
+from infra.drift.trip import TripError, Trips
+from infra.errors import BadInputError, CausewayError
+from infra.handoff.contract import Contract, load_contract, stack_dir
+from infra.handoff.hashes import ROOT
+
+AT_ONCE = 48
+HOST_LIMIT_S = 45
+MANIFEST_ROLE = "manifest"
+"""Stands where a role does, for the node's own copy of the manifest."""
+
+
+def scan_stack(
+    stack: str, hosts: Iterable[str] | None = None, *, roles: Sequence[str] = (), at_once: int = AT_ONCE
+) -> Iterator[HostReport]:
+    """Scan hosts of a stack (all without `hosts`), only some `roles` if given; reports come as they are ready.
+
+    Raises CausewayError for a stack that does not stand, BadInputError for a host or role it does not have.
+    """
+    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    names = list(contract.hosts) if hosts is None else list(hosts)
+    inputs = role_inputs(contract)
+    _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
+    loop = asyncio.new_event_loop()
+    reports = _scan(Scanner(contract, inputs, roles), names, at_once)
+    try:
+        while (report := loop.run_until_complete(anext(reports, None))) is not None:
+            yield report
+    finally:
+        loop.run_until_complete(reports.aclose())
+        loop.close()
+
+
+async def _scan(scanner: "Scanner", names: list[str], at_once: int) -> AsyncGenerator[HostReport, None]:
+    """Workers take hosts from a list and put reports into a queue that holds only a few."""
+    todo, done = iter(names), asyncio.Queue[HostReport](maxsize=at_once)
+
+    async def work() -> None:
+        for name in todo:
+            await done.put(await scanner.host(name))
+
+    workers = [asyncio.create_task(work()) for _ in range(min(at_once, len(names)))]
+    try:
+        for _ in names:
+            yield await done.get()
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+class Scanner:
+    """Scans one host at a time, as often as asked."""
+
+    def __init__(
+        self, contract: Contract, inputs: Mapping[str, Mapping[str, str]], roles: Sequence[str] = ()
+    ) -> None:
+        self.contract, self.inputs, self.roles = contract, inputs, roles
+        self.trips = Trips(contract)
+
+    async def host(self, name: str) -> HostReport:
+        """One host's report; whatever goes wrong is in it."""
+        started = time.monotonic()
+        report = HostReport(name, self.contract.region_of(name), "clean")
+        try:
+            async with asyncio.timeout(HOST_LIMIT_S):
+                await self._scan(report)
+        except TripError as error:
+            report.state, report.message = "failed" if error.reached else "unreachable", str(error)
+        except TimeoutError:
+            report.state, report.message = "failed", f"not through after {HOST_LIMIT_S} s"
+        except CausewayError as error:
+            report.state, report.message = "failed", error.message
+        report.took_s = time.monotonic() - started
+        return report
+
+    async def _scan(self, report: HostReport) -> None:
+        manifest = load_manifest(self.contract.stack, report.host) or Manifest(host=report.host)
+        pairs = self._pairs(manifest)
+        self._roles(report, manifest)
+        connection = await self.trips.open(report.host)
+        async with connection:
+            answer = await self.trips.ask(connection, report.host, request_of(_plain(manifest), pairs))
+        self._take(report, manifest, pairs, answer)
+
+    def _pairs(self, manifest: Manifest) -> list[tuple[str, dict[str, Any]]]:
+        """What to compare, and the node's copy of the manifest as the last of it."""
+        plain = _plain(manifest)
+        pairs = [pair for pair in entries_of(plain) if not self.roles or pair[0] in self.roles]
+        if manifest.machine:
+            data = manifest.salt.encode() + manifest.node_copy()
+            want = {"type": "file", "mode": "0600", "digest": hashlib.sha256(data).hexdigest()[:32]}
+            copy = {"kind": "file", "key": NODE_COPY, "task": "the last seal", "want": want, "how": {}}
+            pairs.append((MANIFEST_ROLE, copy))
+        return pairs
+
+    def _roles(self, report: HostReport, manifest: Manifest) -> None:
+        """Each role the host should have: sealed, stale, or not sealed."""
+        for role, inputs in self.inputs[report.host].items():
+            if self.roles and role not in self.roles:
+                continue
+            part = manifest.roles.get(role)
+            if part is None or part.sealed_at is None:
+                notes = part.problems if part and part.problems else ["no converge of this role was sealed"]
+                report.roles[role] = RoleReport("not sealed", notes=notes)
+            elif part.inputs != inputs:
+                why = "the role, its variables or the contract changed since"
+                report.roles[role] = RoleReport("stale", notes=[why], sealed_at=part.sealed_at)
+            else:
+                report.roles[role] = RoleReport("clean", sealed_at=part.sealed_at)
+            if part is not None:
+                report.roles[role].uncovered = [task.task for task in part.uncovered]
+
+    def _take(
+        self,
+        report: HostReport,
+        manifest: Manifest,
+        pairs: list[tuple[str, dict[str, Any]]],
+        answer: Mapping[str, Any],
+    ) -> None:
+        if "hangs" in answer:
+            entry = pairs[answer["hangs"]][1]
+            raise TripError(f"reading {entry['kind']} {entry['key']} hangs", reached=True)
+        if manifest.machine and answer.get("machine") != manifest.machine:
+            raise TripError("this is another machine than the one that was sealed: converge it", reached=True)
+        for number, found in answer["values"]:
+            role, entry = pairs[number]
+            difference = self._difference(role, Entry.model_validate(entry), found)
+            part = report.roles.setdefault(role, RoleReport("drift"))
+            part.differences.append(difference)
+            if part.state == "clean":
+                part.state = "drift"
+        if report.differences:
+            report.state = "drift"
+        elif report.unsettled_roles:
+            report.state = "stale" if all(r.state != "not sealed" for r in report.roles.values()) else "not sealed"
+
+    def _difference(self, role: str, entry: Entry, found: Mapping[str, Any]) -> Difference:
+        differs = found["found"]
+        sealed = kept_text(self.contract.stack, entry.text) if entry.text else None
+        text = found.get("text")
+        return Difference(
+            role=role,
+            task=entry.task,
+            kind=entry.kind,
+            key=entry.key,
+            expected={aspect: entry.want.get(aspect) for aspect in differs if aspect != "error"},
+            found=differs,
+            since=moment(found.get("since")),
+            diff=text_diff(entry.key, sealed, text) if sealed is not None and text is not None else None,
+        )
+
+
+def _plain(manifest: Manifest) -> dict[str, Any]:
+    return manifest.model_dump(mode="json")
+
+
+def _require(contract: Contract, hosts: list[str], roles: Sequence[str], known: set[str]) -> None:
+    unknown = [name for name in hosts if name not in contract.hosts]
+    if unknown:
+        raise BadInputError(
+            f"no host of stack {contract.stack}: {', '.join(unknown[:10])}",
+            hint=f"its hosts: {', '.join(list(contract.hosts)[:10])}",
+        )
+    unknown = [role for role in roles if role not in known]
+    if unknown:
+        raise BadInputError(
+            f"no role of this stack: {', '.join(unknown)}", hint=f"its roles: {', '.join(sorted(known))}"
+        )
+
