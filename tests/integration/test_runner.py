@@ -64,6 +64,14 @@ def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         podman("rm", "-f", "-t", "0", *made.values())
 
 
+@pytest.fixture(name="memory")
+def _memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place of this test's own for the runner's private folder; short, for the path of a socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setattr("infra.handoff.runner.MEMORY", Path(folder))
+        yield Path(folder)
+
+
 @dataclass
 class Runner:
     """Runs playbooks given as text on the two nodes and on `dead`, which is none."""
@@ -216,12 +224,10 @@ def test_no_secret_is_left_behind(runner: Runner, monkeypatch: pytest.MonkeyPatc
     assert "PRIVATE KEY" not in left
 
 
-def test_no_connection_outlives_its_run(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tempfile.TemporaryDirectory() as folder:  # short, for a socket's path
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        assert not runner(PING, "a").failed
-        assert not started_processes(folder)
-        assert not list(Path(folder).iterdir())
+def test_nothing_private_outlives_its_run(runner: Runner, memory: Path) -> None:
+    assert not runner(PING, "a", extra_vars={"token": SECRET}).failed
+    assert not started_processes(str(memory))
+    assert not list(memory.iterdir())
 
 
 def test_only_the_last_runs_are_kept(runner: Runner) -> None:
@@ -265,6 +271,18 @@ def test_an_interrupt_ends_everything_that_was_started(runner: Runner, number: s
     assert process.returncode == (-9 if number == signal.SIGKILL else 1)
     wait_until(lambda: not started_processes(str(runner.folder / "playbook.yml")))
     wait_until(lambda: not started_processes(mark))
+
+
+def test_what_a_killed_run_has_left_is_removed_by_the_next(runner: Runner, memory: Path) -> None:
+    left = memory / "causeway-run-999999999-x"
+    left.mkdir()
+    (left / "variables").write_text(SECRET)
+    own = memory / f"causeway-run-{os.getpid()}-other"
+    own.mkdir()
+    orphan = subprocess.Popen(["sleep", "300"], env={"CONNECTIONS": str(left)})
+    assert not runner(PING, "a").failed
+    assert orphan.wait(timeout=20) == -signal.SIGTERM
+    assert list(memory.iterdir()) == [own]
 
 
 def test_it_runs_beside_another_one_outside_the_main_thread(runner: Runner) -> None:
