@@ -148,8 +148,20 @@ class _PlainErrors:
         """Nothing to prepare: another thread's error may be on its way to the user at this moment."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, CausewayError):
+            sys.tracebacklimit = 0
+            raise _Told(str(error)) from None
         if error:
-            sys.tracebacklimit = 0 if isinstance(error, CausewayError) else 1000
+            sys.tracebacklimit = 1000
+
+
+class _Told(Exception):  # noqa: N818 - its name is what the user reads
+    """A CausewayError on its way to the user: Python puts the class's name before the message."""
+
+    __module__ = "builtins"
+
+
+_Told.__qualname__ = "causeway"
 
 
 _watch: list[threading.Thread] = []
