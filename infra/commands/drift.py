@@ -18,11 +18,17 @@ from infra.handoff.variables import FEATURES
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_stack(parser)
-    parser.add_argument("--region", action="append", default=[], metavar="R", help="only nodes of this region")
+    parser.add_argument(
+        "--region", action="append", default=[], metavar="R", help="only nodes of this region"
+    )
     parser.add_argument("--host", action="append", default=[], metavar="H", help="only this node")
-    parser.add_argument("--role", action="append", default=[], metavar="X", help="only what this role governs")
+    parser.add_argument(
+        "--role", action="append", default=[], metavar="X", help="only what this role governs"
+    )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON for programs: one object per node and line")
+    form.add_argument(
+        "--json", action="store_true", help="print JSON for programs: one object per node and line"
+    )
     form.add_argument("--html", metavar="FILE", type=Path, help="write a page for people")
     form.add_argument("--coverage", action="store_true", help="which tasks of the roles a record can express")
 
@@ -69,7 +75,8 @@ def _coverage(roles: list[str]) -> ExitCode:
     _known("role", roles, FEATURES)
     for role in roles or FEATURES:
         found = coverage.role_coverage(role)
-        print(f"{role}: {len(found.covered)} of {found.total} state-changing tasks covered ({found.percent:.0f} %)")
+        count = f"{len(found.covered)} of {found.total} state-changing tasks"
+        print(f"{role}: {count} covered ({found.percent:.0f} %)")
         for task in found.uncovered:
             print(f"  uncovered: {task}")
     return ExitCode.OK

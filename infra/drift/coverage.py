@@ -10,13 +10,23 @@ from ruamel.yaml import YAML
 from infra.drift.kinds import COMMANDS, MODULES, NEUTRAL
 from infra.handoff.hashes import ROOT
 
-KEYWORDS = frozenset(
-    "action any_errors_fatal args async become become_exe become_flags become_method become_user block always"
-    " changed_when check_mode collections connection debugger delay delegate_facts delegate_to diff environment"
-    " failed_when ignore_errors ignore_unreachable listen local_action loop loop_control module_defaults name"
-    " no_log notify poll port register remote_user rescue retries run_once tags throttle timeout until vars"
-    " when".split()
-)
+KEYWORDS = {
+    *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),
+    *(
+        "become_user",
+        "block",
+        "always",
+        "changed_when",
+        "check_mode",
+        "collections",
+        "connection",
+        "debugger",
+    ),
+    *("delay", "delegate_facts", "delegate_to", "diff", "environment", "failed_when", "ignore_errors"),
+    *("ignore_unreachable", "listen", "local_action", "loop", "loop_control", "module_defaults", "name"),
+    *("no_log", "notify", "poll", "port", "register", "remote_user", "rescue", "retries", "run_once", "tags"),
+    *("throttle", "timeout", "until", "vars", "when"),
+}
 """Keys of a task that are not its module."""
 
 

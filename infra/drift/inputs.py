@@ -1,4 +1,4 @@
-"""What a role's work on a host depends on, as one hash: when it changed since sealing, the manifest is stale."""
+"""What a role's work on a host depends on, as one hash: changed since sealing, the manifest is stale."""
 
 from typing import Any
 

@@ -48,7 +48,9 @@ OWNERSHIP = ("mode", "owner", "group")
 
 
 def _path(task: Task) -> str:
-    path = task.result.get("dest") or task.result.get("path") or task.args.get("dest") or task.args.get("path")
+    path = (
+        task.result.get("dest") or task.result.get("path") or task.args.get("dest") or task.args.get("path")
+    )
     if not path:
         raise Uncovered
     return posixpath.normpath(str(path))
@@ -192,7 +194,8 @@ def _all(recorder: Recorder, *modules: str) -> dict[str, Recorder]:
 
 MODULES: Mapping[str, Recorder] = {
     **_all(content, *(f"ansible.builtin.{name}" for name in (
-        "copy", "template", "lineinfile", "blockinfile", "replace", "get_url", "assemble", "deb822_repository"))),
+        "copy", "template", "lineinfile", "blockinfile", "replace", "get_url", "assemble",
+        "deb822_repository"))),
     **_all(content, "community.general.ini_file", "community.general.xml"),
     **_all(file_state, "ansible.builtin.file"),
     **_all(packages, "ansible.builtin.apt", "ansible.builtin.package"),
@@ -213,15 +216,16 @@ MODULES: Mapping[str, Recorder] = {
 COMMANDS = frozenset(f"ansible.builtin.{name}" for name in ("command", "shell", "raw", "script", "expect"))
 """Anything may come of these: reads when the task says `changed_when: false`, uncovered otherwise."""
 
-NEUTRAL = frozenset(
+NEUTRAL = {
     f"ansible.builtin.{name}"
     for name in (
-        "add_host assert async_status debug fail fetch find gather_facts getent group_by import_playbook"
-        " import_role import_tasks include_role include_tasks include_vars meta package_facts pause ping"
-        " service_facts set_fact set_stats setup slurp stat tempfile uri validate_argument_spec wait_for"
-        " wait_for_connection"
-    ).split()
-)
+        *("add_host", "assert", "async_status", "debug", "fail", "fetch", "find", "gather_facts", "getent"),
+        *("group_by", "import_playbook", "import_role", "import_tasks", "include_role", "include_tasks"),
+        *("include_vars", "meta", "package_facts", "pause", "ping", "service_facts", "set_fact", "set_stats"),
+        *("setup", "slurp", "stat", "tempfile", "uri", "validate_argument_spec", "wait_for"),
+        "wait_for_connection",
+    )
+}
 """Nothing on the node is different after these."""
 
 ASPECTS: Mapping[str, tuple[str, ...]] = {
@@ -272,7 +276,11 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
     },
     "/etc/systemd/system.conf": {
         "key": "systemd's defaults",
-        "inputs": ["/etc/systemd/system.conf", "/etc/systemd/system.conf.d", "/usr/lib/systemd/system.conf.d"],
+        "inputs": [
+            "/etc/systemd/system.conf",
+            "/etc/systemd/system.conf.d",
+            "/usr/lib/systemd/system.conf.d",
+        ],
         "argv": ["systemctl", "show"],
         "keep": ["Default"],
     },

@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class Entry(_Part):
-    """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: name of a kept text."""
+    """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: a kept text."""
 
     kind: str
     key: str
@@ -67,7 +67,9 @@ class Manifest(_Part):
 
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
-        data = self.model_dump(mode="json", exclude={"roles": {"__all__": {"entries": {"__all__": {"text"}}}}})
+        data = self.model_dump(
+            mode="json", exclude={"roles": {"__all__": {"entries": {"__all__": {"text"}}}}}
+        )
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -140,7 +142,8 @@ def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
         manifest = load_manifest(stack, host)
         for role, part in manifest.roles.items() if manifest else ():
             if part.sealed_at is None:
-                yield f"drift: {host}: {role} is not sealed: {'; '.join(part.problems) or 'it ran in part only'}"
+                why = "; ".join(part.problems) or "it ran in part only"
+                yield f"drift: {host}: {role} is not sealed: {why}"
 
 
 def _write(path: Path, data: bytes) -> None:

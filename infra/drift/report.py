@@ -1,4 +1,4 @@
-"""Shows what a scan found: for people on a terminal or a page, for programs as JSON. Node by node, as they come."""
+"""Shows what a scan found, node by node: for people on a terminal or a page, for programs as JSON."""
 
 import html
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ class Summary:
     @property
     def exit_code(self) -> ExitCode:
         """DRIFT when something differs or cannot be said to be as declared; FAILED for nodes not scanned."""
-        if self.differences or self.unsettled and not self.unscanned:
+        if self.differences or (self.unsettled and not self.unscanned):
             return ExitCode.DRIFT
         return ExitCode.FAILED if self.unscanned else ExitCode.OK
 
@@ -98,7 +98,7 @@ def _origin(difference: Difference) -> str:
 
 
 def write_html(file: Path, stack: str, reports: Iterator[HostReport]) -> Iterator[HostReport]:
-    """A page with a section per node, written as the reports come. OSError when the file cannot be written."""
+    """A page with a section per node, written as the reports come. OSError when it cannot be."""
     with file.open("w") as page:
         title = f"Drift of stack {html.escape(stack)}"
         page.write(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>')
@@ -115,4 +115,6 @@ def _section(stack: str, report: HostReport) -> str:
     name, state = html.escape(report.host), report.state
     lines = list(host_lines(stack, report))
     body = f"<pre>{html.escape(chr(10).join(lines[1:]))}</pre>" if lines[1:] else ""
-    return f'<h2>{name} <small class="{state}">{state}</small></h2><p>{html.escape(report.message)}</p>{body}\n'
+    return (
+        f'<h2>{name} <small class="{state}">{state}</small></h2><p>{html.escape(report.message)}</p>{body}\n'
+    )

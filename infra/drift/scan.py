@@ -28,7 +28,7 @@ MANIFEST_ROLE = "manifest"
 def scan_stack(
     stack: str, hosts: Iterable[str] | None = None, *, roles: Sequence[str] = (), at_once: int = AT_ONCE
 ) -> Iterator[HostReport]:
-    """Scan hosts of a stack (all without `hosts`), only some `roles` if given; reports come as they are ready.
+    """Scan hosts of a stack (all without `hosts`), only some `roles` if given; reports come when ready.
 
     Raises CausewayError for a stack that does not stand, BadInputError for a host or role it does not have.
     """
@@ -148,7 +148,9 @@ class Scanner:
         if report.differences:
             report.state = "drift"
         elif report.unsettled_roles:
-            report.state = "stale" if all(r.state != "not sealed" for r in report.roles.values()) else "not sealed"
+            report.state = (
+                "stale" if all(r.state != "not sealed" for r in report.roles.values()) else "not sealed"
+            )
 
     def _difference(self, role: str, entry: Entry, found: Mapping[str, Any]) -> Difference:
         differs = found["found"]
@@ -182,4 +184,3 @@ def _require(contract: Contract, hosts: list[str], roles: Sequence[str], known: 
         raise BadInputError(
             f"no role of this stack: {', '.join(unknown)}", hint=f"its roles: {', '.join(sorted(known))}"
         )
-

@@ -111,7 +111,9 @@ class HostSeal:
         if self.manifest.machine != answer["machine"]:  # a new node under an old name
             self.manifest = Manifest(host=self.host, salt=self.manifest.salt, machine=answer["machine"])
         sealed: dict[str, list[Entry]] = {role: [] for role in self.records}
-        problems: dict[str, list[str]] = {role: list(record["errors"]) for role, record in self.records.items()}
+        problems: dict[str, list[str]] = {
+            role: list(record["errors"]) for role, record in self.records.items()
+        }
         for (role, claim), found in zip(self.claims, answer["values"], strict=True):
             if problem := disagreement(claim, found):
                 problems[role].append(problem)
@@ -185,7 +187,7 @@ class HostSeal:
         self.manifest.roles[role] = new
 
     def _share(self, sealed: Mapping[str, list[Entry]]) -> None:
-        """One truth per thing on a host: what was sealed now replaces what another role sealed of it before."""
+        """One truth per thing on a host: what was sealed now replaces what another role sealed of it."""
         fresh = {(entry.kind, entry.key): entry for entries in sealed.values() for entry in entries}
         for role, part in self.manifest.roles.items():
             if role in sealed:
@@ -232,8 +234,8 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
                 return
             for role in records:
                 problems.extend(f"{host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
-            for line in seal.not_repaired:
-                problems.append(f"{host}: still differs, no task of this run changes it back: {line}")
+            left = "still differs, no task of this run changes it back"
+            problems.extend(f"{host}: {left}: {line}" for line in seal.not_repaired)
 
     await asyncio.gather(*(one(host, records) for host, records in hosts.items() if host in inputs))
     return problems

@@ -4,6 +4,7 @@ Host keys are checked against the stack's known hosts. Controller CPU is dominat
 quickest algorithms that every OpenSSH since 7.0 offers stand first.
 """
 
+import ast
 import asyncio
 import base64
 import json
@@ -41,20 +42,58 @@ class TripError(Exception):
 
 
 @cache
-def probe_source() -> bytes:
-    """The probe, packed."""
-    return base64.b85encode(zlib.compress((ROOT / "infra" / "drift" / "probe.py").read_bytes(), 9))
+def probe_source() -> str:
+    """The probe as one file: what travels through ssh, and what the on-node timer runs."""
+    modules = [ast.parse((ROOT / "infra" / "drift" / name).read_text()) for name in ("looks.py", "probe.py")]
+    bodies = [statement for module in modules for statement in module.body if not _is_ours(statement)]
+    return ast.unparse(_Bare().visit(ast.Module(bodies, [])))
+
+
+def _is_ours(statement: ast.stmt) -> bool:
+    """Imports that make no sense on a node."""
+    return isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
+        ("infra", "__future__")
+    )
+
+
+class _Bare(ast.NodeTransformer):
+    """Leaves out docstrings and annotations: a node compiles what it gets at every scan."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.returns = None
+        for argument in node.args.args:
+            argument.annotation = None
+        node.body = [s for s in node.body if not _is_docstring(s)] or [ast.Pass()]
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        self.generic_visit(node)
+        node.body = [s for s in node.body if not _is_docstring(s)]
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        assert node.value is not None  # noqa: S101 - the probe declares nothing without a value
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+@cache
+def _packed_probe() -> bytes:
+    return base64.b64encode(zlib.compress(probe_source().encode(), 9))
 
 
 def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `python3 -` on the node reads: the probe and its request. marshal 2 is the same in every Python 3."""
-    packed = base64.b85encode(zlib.compress(marshal.dumps(dict(request), 2)))
+    """What `python3 -` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
+    packed = base64.b64encode(zlib.compress(marshal.dumps(dict(request), 2)))
     return b"\n".join(
         [
-            b"import zlib, binascii, marshal, base64",
-            b'exec(compile(zlib.decompress(base64.b85decode(b"%s")), "causeway-probe", "exec"))'
-            % probe_source(),
-            b'serve(marshal.loads(zlib.decompress(base64.b85decode(b"%s"))), %d)' % (packed, limit_s),
+            b"import zlib, binascii, marshal",
+            b'exec(compile(zlib.decompress(binascii.a2b_base64(b"%s")), "probe", "exec"))' % _packed_probe(),
+            b'serve(marshal.loads(zlib.decompress(binascii.a2b_base64(b"%s"))), %d)' % (packed, limit_s),
             b"",
         ]
     )
@@ -133,7 +172,7 @@ class Trips:
 async def execute(
     connection: asyncssh.SSHClientConnection, command: str, data: bytes, limit_s: float
 ) -> tuple[bytes, bytes, int | None]:
-    """A command's output, its complaint and exit status. TripError when it takes too long or says too much."""
+    """A command's output, complaint and exit status. TripError when it takes too long or says too much."""
     try:
         async with asyncio.timeout(limit_s):
             process = await connection.create_process(command, encoding=None)

@@ -17,7 +17,7 @@ from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
 ROOT = ssh.ROOT
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
-"""What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest by itself."""
+"""What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""
 
 
 class SshKeyLifecycle(Lifecycle):
@@ -246,7 +246,7 @@ class Verification(Managed, module="causeway", name="Verification"):
 
 
 def _differences(stack: str, hosts: list[str]) -> Iterator[str]:
-    """`host: what differs` for every difference on hosts that were sealed; says which could not be scanned."""
+    """`host: what differs`, on hosts that were sealed; says which of them could not be scanned."""
     sealed = [name for name in hosts if name in set(sealed_hosts(stack))]
     if not sealed or not (ROOT / stack_dir(stack) / "contract.json").exists():
         return

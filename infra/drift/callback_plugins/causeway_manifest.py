@@ -136,7 +136,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         if only == {"all"} and not skip:
             return True
         tasks = _tasks(self.roles[name].get_task_blocks())
-        return all(task.evaluate_tags(only, skip, {}) for task in tasks)
+        return all(bool(task.evaluate_tags(only, skip, {})) for task in tasks)
 
     def _handlers(self, name: str) -> list[str]:
         """The role's handlers: a run without a change does not call them, and what they keep still holds."""
@@ -182,7 +182,7 @@ def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_read(result: Any) -> bool:
-    return result.task_fields.get("changed_when") == [False]
+    return bool(result.task_fields.get("changed_when") == [False])
 
 
 def _safe(arguments: dict[str, Any], outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,410 @@
+"""How the probe looks at each kind of thing: one function a kind, aspect → value.
+
+Travels to the node together with `probe.py`, as one file. Python 3.8 or newer, standard library only, and no
+module that is slow to import: on a clean node the start of Python is what a scan costs. Names that begin with
+an underscore are not compared: `_since` (seconds since 1970), `_text` (only what every user may read).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs more than all the looking
+    from collections.abc import Callable
+    from typing import Any
+
+    Found = dict[str, Any]
+    How = dict[str, Any]
+
+TEXT_LIMIT_BYTES = 65536
+CHUNK_BYTES = 1 << 20
+IMMUTABLE = 0x10
+FS_IOC_GETFLAGS = 0x80086601
+WORLD_READABLE = 0o004
+UNIT_PROPERTIES = (
+    "Id", "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
+    "Type", "StateChangeTimestamp",
+)  # fmt: skip
+SETTLED = {"reloading": "active", "refreshing": "active"}
+
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore] # Python 3.12 and newer
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore] # older ones
+    except ImportError:
+        from hashlib import sha256  # the same, by way of OpenSSL: 5 ms to load
+
+
+class Look:
+    """One look at a node: what several entries share is read once."""
+
+    def __init__(self, salt: str, mode: str, entries: list[Any]) -> None:
+        self.salt = salt.encode()
+        self.mode = mode
+        self.units = [key for kind, key, _how, _want in entries if kind == "unit"]
+        self.cache: dict[str, tuple[Any, Exception | None]] = {}
+
+    def once(self, name: str, read: Callable[[], Any]) -> Any:
+        """`read()`, the first time it is asked for under this name; errors are kept as well."""
+        if name not in self.cache:
+            try:
+                self.cache[name] = (read(), None)
+            except (OSError, ValueError) as problem:
+                self.cache[name] = (None, problem)
+        value, error = self.cache[name]
+        if error is not None:
+            raise error
+        return value
+
+    def digest(self, data: bytes) -> str:
+        """A salted hash, so that what a short file says cannot be found by trying."""
+        return str(sha256(self.salt + data).hexdigest()[:32])
+
+    # Files
+
+    def path(self, key: str, how: How) -> Found:
+        """File, directory, link or nothing at all: type, mode, owner, group, content, immutable bit."""
+        try:
+            status = os.lstat(key)
+        except (FileNotFoundError, NotADirectoryError):
+            return {"type": "absent", "_since": self.parent_change(key)}
+        found = {"mode": f"{stat.S_IMODE(status.st_mode):04o}", "_since": status.st_ctime}
+        found.update(owner=self.name_of("passwd", status.st_uid), group=self.name_of("group", status.st_gid))
+        if stat.S_ISLNK(status.st_mode):
+            found.update(type="link", target=os.readlink(key))
+        elif stat.S_ISDIR(status.st_mode):
+            found.update(type="directory")
+        elif stat.S_ISREG(status.st_mode):
+            found.update(type="file")
+            if how.get("content", True):
+                found.update(self.content(key, status, how))
+        else:
+            found.update(type="special")
+        return found
+
+    def parent_change(self, key: str) -> float | None:
+        """When the nearest directory above a missing path changed."""
+        while key not in ("", "/"):
+            key = os.path.dirname(key)
+            if os.path.isdir(key):
+                return os.stat(key).st_ctime
+        return None
+
+    def content(self, key: str, status: os.stat_result, how: How) -> Found:
+        """Hash and immutable bit of a regular file; its text where that is no secret."""
+        whole, plain, kept = sha256(self.salt), None, b""
+        if how.get("sha1"):
+            import hashlib
+
+            plain = hashlib.sha1()  # noqa: S324 - what Ansible reports
+        handle = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            flags = self.flags(handle)
+            while True:
+                data = os.read(handle, CHUNK_BYTES)
+                if not data:
+                    break
+                whole.update(data)
+                if plain:
+                    plain.update(data)
+                if len(kept) <= TEXT_LIMIT_BYTES:
+                    kept += data
+        finally:
+            os.close(handle)
+        found = {"digest": whole.hexdigest()[:32], "immutable": flags}
+        if plain:
+            found["_sha1"] = plain.hexdigest()
+        if len(kept) <= TEXT_LIMIT_BYTES and how.get("text", True) and self.is_public(key, status):
+            found["_text"] = kept
+        return found
+
+    def flags(self, handle: int) -> bool:
+        """Whether the immutable bit is set; False where the file system has none."""
+        import fcntl
+
+        try:
+            flags = fcntl.ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8)
+        except OSError:
+            return False
+        return bool(int.from_bytes(flags[:4], sys.byteorder) & IMMUTABLE)
+
+    def is_public(self, key: str, status: os.stat_result) -> bool:
+        """Whether every user may read a file: its own mode, and x on all directories above."""
+        if not status.st_mode & WORLD_READABLE:
+            return False
+        while key not in ("", "/"):
+            key = os.path.dirname(key)
+            if not os.stat(key).st_mode & stat.S_IXOTH:
+                return False
+        return True
+
+    def table(self, name: str) -> list[list[str]]:
+        """`/etc/passwd` and the like as lists of fields."""
+
+        def read() -> list[list[str]]:
+            return [line.split(":") for line in text_of("/etc/" + name).splitlines() if ":" in line]
+
+        rows: list[list[str]] = self.once(name, read)
+        return rows
+
+    def name_of(self, table: str, number: int) -> str:
+        """A user's or group's name; the number where there is none."""
+        names = self.once("ids " + table, lambda: {row[2]: row[0] for row in reversed(self.table(table))})
+        return str(names.get(str(number), number))
+
+    def listing(self, key: str, how: How) -> Found:
+        """The names in a directory whose meaning is the sum of its files."""
+        try:
+            names = sorted(os.listdir(key))
+        except FileNotFoundError:
+            return {"names": None, "_since": self.parent_change(key)}
+        return {"names": names, "_since": os.stat(key).st_ctime}
+
+    def effective(self, key: str, how: How) -> Found:
+        """What a program makes of its files; asked again only when one of the files changed."""
+        inputs = {}
+        for start in how["inputs"]:
+            for path in self.below(start):
+                inputs[path] = self.digest(bytes_of(path))
+        if self.mode == "scan" and inputs == how.get("sealed"):
+            return {}
+        since = max([os.stat(path).st_ctime for path in inputs] or [0])
+        return {"output": self.shown(run(how["argv"]), how), "_inputs": inputs, "_since": since}
+
+    def below(self, start: str) -> list[str]:
+        """The files at or below a path."""
+        if not os.path.isdir(start):
+            return [start] if os.path.exists(start) else []
+        return sorted(os.path.join(top, name) for top, _, names in os.walk(start) for name in names)
+
+    def shown(self, text: str, how: How) -> list[str]:
+        """A command's lines; one that may carry a password is replaced by its hash."""
+        lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+        lines = [line for line in lines if not how.get("keep") or line.startswith(tuple(how["keep"]))]
+        return ["hidden " + self.digest(x.encode()) if "://" in x and "@" in x else x for x in lines]
+
+    # Packages and units
+
+    def package(self, key: str, how: How) -> Found:
+        """Installed version and hold, from dpkg's own file: quicker than starting dpkg-query."""
+        data = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
+        name = key.partition(":")[0]
+        at = data.find(b"\n\nPackage: " + name.encode() + b"\n")
+        fields = {}
+        if at >= 0:
+            for line in data[at + 2 : data.find(b"\n\n", at + 2)].decode("utf-8", "replace").splitlines():
+                field, colon, value = line.partition(": ")
+                if colon and field in ("Status", "Version"):
+                    fields[field] = value
+        status = fields.get("Status", "").split()
+        if status[-1:] != ["installed"]:
+            return {"installed": False, "version": None, "hold": status[:1] == ["hold"]}
+        return {"installed": True, "version": fields.get("Version"), "hold": status[:1] == ["hold"]}
+
+    def unit(self, key: str, how: How) -> Found:
+        """A unit's state, enablement and files, out of one `systemctl show` for all units."""
+        found: Found = self.once("units", self.all_units)[key]
+        return found
+
+    def all_units(self) -> dict[str, Found]:
+        """Unit → what systemd says of it."""
+        argv = ["systemctl", "show", "--timestamp=unix", "-p", ",".join(UNIT_PROPERTIES), "--", *self.units]
+        units = {}
+        blocks = run(argv).strip("\n").split("\n\n")
+        if len(blocks) != len(self.units):
+            raise ValueError(f"systemctl answered for {len(blocks)} of {len(self.units)} units")
+        for unit, block in zip(self.units, blocks):
+            have = dict(line.partition("=")[::2] for line in block.splitlines())
+            active = have.get("ActiveState", "")
+            since = have.get("StateChangeTimestamp", "").lstrip("@")
+            units[unit] = {
+                "active": SETTLED.get(active, active),
+                "enabled": have.get("UnitFileState", ""),
+                "load": have.get("LoadState", ""),
+                "reload_needed": have.get("NeedDaemonReload") == "yes",
+                "fragment": have.get("FragmentPath", ""),
+                "dropins": sorted(have.get("DropInPaths", "").split()),
+                "_type": have.get("Type", ""),
+                "_since": float(since) if since.isdigit() else None,
+            }
+        return units
+
+    # The kernel
+
+    def sysctl(self, key: str, how: How) -> Found:
+        """The value in force, and the one that the next boot sets from `how["file"]`."""
+        path = key.translate({ord("."): "/", ord("/"): "."})  # a/b.c: a dot in an interface's name
+        found: Found = {"live": words_of("/proc/sys/" + path)}
+        if how.get("file"):
+            kept = None
+            for line in text_of(how["file"], "").splitlines():
+                name, equals, value = line.partition("=")
+                if equals and name.strip().lstrip("-").replace("/", ".") == key:
+                    kept = " ".join(value.split())
+            found["kept"] = kept
+        return found
+
+    def sysfs(self, key: str, how: How) -> Found:
+        """A file of /sys or /proc: one setting, one value."""
+        return {"value": words_of(key)}
+
+    def module(self, key: str, how: How) -> Found:
+        """Whether a kernel module is loaded, or built in."""
+        return {"loaded": os.path.isdir("/sys/module/" + key.replace("-", "_"))}
+
+    def mount(self, key: str, how: How) -> Found:
+        """What /etc/fstab says of a mount point, and what is mounted there."""
+        found: Found = {"fstab": None, "mounted": None}
+        for line in text_of("/etc/fstab", "").splitlines():
+            fields = line.split()
+            if len(fields) > 2 and not fields[0].startswith("#") and fields[1] == key.replace(" ", "\\040"):
+                found["fstab"] = " ".join(fields)
+        for line in self.once("mounts", lambda: text_of("/proc/self/mountinfo").splitlines()):
+            fields = line.split()
+            if fields[4] == key.replace(" ", "\\040"):
+                tail = fields[fields.index("-") + 1 :]
+                options = sorted(set(fields[5].split(",") + (tail[2].split(",") if len(tail) > 2 else [])))
+                found["mounted"] = " ".join([tail[1], tail[0], ",".join(options)])
+        return found
+
+    def interface(self, key: str, how: How) -> Found:
+        """MTU, administrative state and root queueing discipline of a network interface."""
+        base = "/sys/class/net/" + key
+        if not os.path.isdir(base):
+            return {"mtu_bytes": None, "up": None, "qdisc": None}
+        line = (run(["tc", "qdisc", "show", "dev", key, "root"]).splitlines() or [""])[0].split()
+        return {
+            "mtu_bytes": int(words_of(base + "/mtu")),
+            "up": bool(int(words_of(base + "/flags"), 16) & 1),
+            "qdisc": line[1] if len(line) > 1 else None,
+        }
+
+    def route(self, key: str, how: How) -> Found:
+        """A route of the main table, as iproute2 prints it; without what the kernel adds by itself."""
+        table = self.once("routes", lambda: run(["ip", "-N", "route", "show"]))
+        for line in table.splitlines():
+            if line.split(None, 1)[:1] == [key]:
+                words = line.replace(" linkdown", "").replace(" dead", "").split()[1:]
+                return {"route": " ".join(words)}
+        return {"route": None}
+
+    def nft(self, key: str, how: How) -> Found:
+        """The rules of an nftables table (`inet filter`), without counters."""
+        try:
+            text = run(["nft", "--stateless", "list", "table", *key.split()])
+        except ValueError as error:
+            if "No such file" in str(error):
+                return {"rules": None}
+            raise
+        return {"rules": [line.strip() for line in text.splitlines() if line.strip()]}
+
+    # People and places
+
+    def user(self, key: str, how: How) -> Found:
+        """An account; its password as a salted hash of what /etc/shadow has."""
+        row = next((row for row in self.table("passwd") if row[0] == key), None)
+        if row is None:
+            return {"exists": False}
+        shadow = next(
+            (line for line in text_of("/etc/shadow", "").splitlines() if line.startswith(key + ":")), ""
+        )
+        groups = sorted(r[0] for r in self.table("group") if len(r) > 3 and key in r[3].split(","))
+        found = {
+            "exists": True,
+            "uid": row[2],
+            "gid": row[3],
+            "home": row[5],
+            "shell": row[6],
+            "groups": groups,
+        }
+        found["password"] = self.digest(shadow.split(":")[1].encode()) if shadow else None
+        return found
+
+    def group(self, key: str, how: How) -> Found:
+        """A group and its members."""
+        for row in self.table("group"):
+            if row[0] == key:
+                return {"exists": True, "gid": row[2], "members": sorted(filter(None, row[3].split(",")))}
+        return {"exists": False}
+
+    def authorized_keys(self, key: str, how: How) -> Found:
+        """The public keys that open an account, each as type, end of the key and comment."""
+        keys = []
+        for line in text_of(key, "").splitlines():
+            if line.strip() and not line.lstrip().startswith("#"):
+                words = line.split()
+                keys.append(" ".join(x if len(x) < 48 else "…" + x[-24:] for x in words))
+        since = os.stat(key).st_ctime if os.path.exists(key) else None
+        return {"keys": sorted(keys), "_since": since}
+
+    def hostname(self, key: str, how: How) -> Found:
+        """The name in force and the one the next boot sets."""
+        return {"live": words_of("/proc/sys/kernel/hostname"), "kept": text_of("/etc/hostname", "").strip()}
+
+    def locale(self, key: str, how: How) -> Found:
+        """Whether a locale is generated."""
+        name, dot, code = key.partition(".")
+        plain = name + dot + code.lower().replace("-", "")
+        built = self.once("locales", self.built_locales)
+        return {"available": plain in built or os.path.isdir("/usr/lib/locale/" + plain)}
+
+    def built_locales(self) -> set[str]:
+        """The names in the archive of generated locales."""
+        if not os.path.exists("/usr/lib/locale/locale-archive"):
+            return set()
+        with open("/usr/lib/locale/locale-archive", "rb") as handle:
+            head = [int.from_bytes(handle.read(4), sys.byteorder) for _ in range(8)]
+            handle.seek(head[5])  # struct locarhead of glibc: offset and length of its string table
+            return set(handle.read(head[6]).decode("ascii", "replace").split("\0"))
+
+
+KINDS = {
+    "file": Look.path, "directory": Look.path, "link": Look.path, "absent": Look.path,
+    "listing": Look.listing, "effective": Look.effective, "package": Look.package, "unit": Look.unit,
+    "sysctl": Look.sysctl, "sysfs": Look.sysfs, "module": Look.module, "mount": Look.mount,
+    "interface": Look.interface, "route": Look.route, "nft": Look.nft, "user": Look.user,
+    "group": Look.group, "authorized_keys": Look.authorized_keys, "hostname": Look.hostname,
+    "locale": Look.locale,
+}  # fmt: skip
+
+
+def bytes_of(path: str) -> bytes:
+    """A file's content."""
+    with open(path, "rb") as handle:
+        return handle.read()
+
+
+def text_of(path: str, missing: str | None = None) -> str:
+    """A file's text; `missing` where it is not there, if that is given."""
+    try:
+        return bytes_of(path).decode("utf-8", "replace")
+    except FileNotFoundError:
+        if missing is None:
+            raise
+        return missing
+
+
+def words_of(path: str) -> str:
+    """A file's words, single spaces between them."""
+    return " ".join(text_of(path).split())
+
+
+def run(argv: list[str]) -> str:
+    """A command's output. ValueError with what it said when it fails; `subprocess` is slow to import."""
+    reader, writer = os.pipe()
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    actions = [(os.POSIX_SPAWN_DUP2, writer, 1), (os.POSIX_SPAWN_DUP2, writer, 2)]
+    environment = {"PATH": path, "LC_ALL": "C.UTF-8", "SYSTEMD_COLORS": "0"}
+    os.environ["PATH"] = path
+    pid = os.posix_spawnp(argv[0], argv, environment, file_actions=actions)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as handle:
+        said = handle.read().decode("utf-8", "replace")
+    status = os.waitpid(pid, 0)[1]
+    if status:
+        raise ValueError(f"{' '.join(argv)} fails: {said.strip()[-300:] or 'it said nothing'}")
+    return said
