@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
 RoleState = Literal["clean", "drift", "stale", "not sealed"]
+MANIFEST_ROLE = "manifest"
+"""Stands where a role does, for the node's own copy of the manifest."""
 SHOWN_CHARS = 200
 NEW_OR_GONE = {"listing": "names", "authorized_keys": "keys", "effective": "output", "nft": "rules"}
 """Kinds whose value is a list: what was added and what is missing says more than both lists."""
@@ -63,8 +65,10 @@ class HostReport:
 
     @property
     def drifted_roles(self) -> list[str]:
-        """The roles a repair has to run."""
-        return [name for name, role in self.roles.items() if role.differences]
+        """The roles a repair has to run: those that differ; all of them where only the node's copy does."""
+        differ = [name for name, role in self.roles.items() if role.differences]
+        roles = [name for name in self.roles if name != MANIFEST_ROLE]
+        return [name for name in differ if name in roles] or (roles if differ else [])
 
     @property
     def unsettled_roles(self) -> list[str]:

@@ -50,6 +50,8 @@ def difference(probe: Look, entry: list[Any]) -> dict[str, Any] | None:
     if not differs:
         return None
     answer = {"found": differs, "since": found.get("_since")}
+    if entry[0] == "unit" and "active" not in differs:
+        answer["since"] = None  # systemd remembers when the state changed, and nothing else
     if "digest" in differs and "_text" in found:
         answer["text"] = text_or_none(found["_text"])
     return answer

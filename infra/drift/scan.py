@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from infra.drift.findings import Difference, HostReport, RoleReport, moment, text_diff
+from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, kept_text, load_manifest
 from infra.drift.probe import entries_of, request_of
@@ -21,8 +21,6 @@ from infra.handoff.hashes import ROOT
 
 AT_ONCE = 48
 HOST_LIMIT_S = 45
-MANIFEST_ROLE = "manifest"
-"""Stands where a role does, for the node's own copy of the manifest."""
 
 
 def scan_stack(

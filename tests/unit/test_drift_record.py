@@ -1,0 +1,194 @@
+"""What a finished task is recorded as having made true."""
+
+# ruff: noqa: S108 - /dev/shm is what is mounted, not a place for temporary files
+
+from typing import Any
+
+import pytest
+
+from infra.drift.coverage import role_coverage
+from infra.drift.kinds import ASPECTS, Task
+from infra.drift.looks import KINDS
+from infra.drift.record import Recorder, RoleRecord, plain_arguments
+from infra.handoff.variables import FEATURES
+
+COVERED_PERCENT = 95
+
+
+def task(module: str, result: dict[str, Any] | None = None, **args: Any) -> Task:
+    name = module if "." in module else f"ansible.builtin.{module}"
+    return Task(name="do it", module=name, args=args, result=result or {})
+
+
+def recorded(*tasks: Task, is_read: bool = False, declared: tuple[dict[str, Any], ...] = ()) -> RoleRecord:
+    recorder = Recorder()
+    for done in tasks:
+        recorder.take("node", "role", done, is_read=is_read, declared=declared)
+    return recorder.hosts["node"]["role"]
+
+
+def reported(record: RoleRecord) -> dict[tuple[str, str], dict[str, Any]]:
+    return {at: claim["reported"] for at, claim in record.claims.items()}
+
+
+FILE = {"mode": "0644", "owner": "root", "group": "root", "state": "file"}
+RECORDED = [
+    (
+        task("template", {**FILE, "dest": "/etc/hosts", "checksum": "a1"}, dest="/etc/hosts"),
+        {("file", "/etc/hosts"): {"mode": "0644", "owner": "root", "group": "root", "sha1": "a1"}},
+    ),
+    (
+        task("copy", {"path": "/etc/locale.conf", "checksum": "a1"}, dest="/etc/default/locale"),
+        {("file", "/etc/locale.conf"): {"sha1": "a1"}, ("link", "/etc/default/locale"): {}},
+    ),
+    (
+        task("copy", {"path": "/opt/tool.py", "checksum": "a1"}, dest="/opt/"),
+        {("file", "/opt/tool.py"): {"sha1": "a1"}},
+    ),
+    (task("lineinfile", {"changed": False}, path="/etc/x"), {("file", "/etc/x"): {}}),
+    (task("file", {"state": "absent", "path": "/etc/old"}), {("absent", "/etc/old"): {}}),
+    (
+        task("file", {"state": "directory", "path": "/srv", "mode": "0755"}),
+        {("directory", "/srv"): {"mode": "0755"}},
+    ),
+    (
+        task("file", {"state": "link", "dest": "/etc/localtime", "src": "/usr/share/zoneinfo/UTC"}),
+        {("link", "/etc/localtime"): {"target": "/usr/share/zoneinfo/UTC"}},
+    ),
+    (
+        task("file", {"state": "file", "path": "/etc/shadow", "mode": "0640"}),
+        {("file", "/etc/shadow"): {"mode": "0640"}},
+    ),
+    (
+        task("apt", name=["chrony", "tzdata=2026f"], state="present"),
+        {("package", "chrony"): {"installed": True}, ("package", "tzdata"): {"installed": True}},
+    ),
+    (task("apt", name="telnet", state="absent"), {("package", "telnet"): {"installed": False}}),
+    (task("dpkg_selections", name="nvidia", selection="hold"), {("package", "nvidia"): {"hold": True}}),
+    (
+        task("systemd_service", name="chrony", state="started", enabled=True),
+        {("unit", "chrony.service"): {"active": "active", "enabled": True}},
+    ),
+    (task("systemd", name="x.timer", masked=True), {("unit", "x.timer"): {"masked": True}}),
+    (task("systemd_service", daemon_reexec=True), {}),
+    (
+        task("ansible.posix.sysctl", name="vm.swappiness", sysctl_file="/etc/sysctl.conf"),
+        {("sysctl", "vm.swappiness"): {}, ("file", "/etc/sysctl.conf"): {}},
+    ),
+    (
+        task("community.general.modprobe", name="tcp_bbr", state="present", persistent="present"),
+        {
+            ("module", "tcp_bbr"): {"loaded": True},
+            ("file", "/etc/modules-load.d/tcp_bbr.conf"): {},
+            ("listing", "/etc/modules-load.d"): {},
+        },
+    ),
+    (task("ansible.posix.mount", path="/dev/shm/", state="present"), {("mount", "/dev/shm"): {}}),
+    (task("user", name="ops", state="present"), {("user", "ops"): {"exists": True}}),
+    (task("group", name="gpu"), {("group", "gpu"): {"exists": True}}),
+    (
+        task("ansible.posix.authorized_key", {"keyfile": "/root/.ssh/authorized_keys"}, user="root"),
+        {("authorized_keys", "/root/.ssh/authorized_keys"): {}},
+    ),
+    (task("hostname", name="tokyo-gpu-0"), {("hostname", "hostname"): {"live": "tokyo-gpu-0"}}),
+    (
+        task("community.general.locale_gen", name=["ja_JP.UTF-8"]),
+        {("locale", "ja_JP.UTF-8"): {"available": True}, ("file", "/etc/locale.gen"): {}},
+    ),
+    (
+        task("causeway_own", {"governs": [{"kind": "route", "key": "10.82.0.0/16"}]}),
+        {("route", "10.82.0.0/16"): {}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("done", "expected"), RECORDED, ids=lambda value: getattr(value, "module", ""))
+def test_a_task_is_recorded_by_what_it_made_true(done: Task, expected: dict[Any, Any]) -> None:
+    record = recorded(done)
+    assert reported(record) == expected
+    assert not record.uncovered
+
+
+UNCOVERED = [
+    task("command", {"changed": True}),
+    task("shell"),
+    task("community.general.npm"),
+    task("apt", upgrade="dist"),
+    task("apt", deb="/srv/x.deb"),
+    task("apt", name="linux-*"),
+    task("copy", {"dest": "/opt/tree", "src": "x"}, src="tree/", dest="/opt/tree"),
+    task("file", {"state": "directory", "path": "/srv"}, recurse=True),
+    task("systemd_service", name="x", scope="user"),
+]
+
+
+@pytest.mark.parametrize("done", UNCOVERED, ids=lambda done: done.module)
+def test_what_a_result_cannot_say_is_uncovered(done: Task) -> None:
+    record = recorded(done)
+    assert record.uncovered == {"do it": done.module}
+    assert not record.claims
+
+
+@pytest.mark.parametrize("module", ["assert", "set_fact", "stat", "setup", "include_tasks"])
+def test_tasks_that_change_nothing_govern_nothing(module: str) -> None:
+    record = recorded(task(module))
+    assert (record.claims, record.uncovered) == ({}, {})
+
+
+def test_a_command_that_says_it_only_reads_is_no_gap() -> None:
+    assert recorded(task("command"), is_read=True).uncovered == {}
+
+
+def test_a_task_may_say_itself_what_it_governs() -> None:
+    declared = ({"kind": "mount", "key": "/dev/shm"},)
+    record = recorded(task("command", {"changed": True}), declared=declared)
+    assert reported(record) == {("mount", "/dev/shm"): {}}
+    assert not record.uncovered
+
+
+def test_a_declaration_nobody_understands_is_an_error_and_uncovered() -> None:
+    record = recorded(task("command"), declared=({"kind": "mounts", "key": "/dev/shm"},))
+    assert "mounts" in record.errors[0]
+    assert record.uncovered
+
+
+def test_a_file_where_all_files_count_governs_the_directory_and_what_the_program_makes_of_it() -> None:
+    done = task(
+        "template", {"dest": "/etc/ssh/sshd_config.d/00-x.conf"}, dest="/etc/ssh/sshd_config.d/00-x.conf"
+    )
+    assert {("listing", "/etc/ssh/sshd_config.d"), ("effective", "sshd -T")} <= set(recorded(done).claims)
+
+
+def test_the_last_task_decides_what_a_path_is() -> None:
+    write = task("copy", {"dest": "/etc/x", "checksum": "a1"}, dest="/etc/x")
+    remove = task("file", {"state": "absent", "path": "/etc/x"})
+    assert set(recorded(write, remove).claims) == {("absent", "/etc/x")}
+    assert set(recorded(remove, write).claims) == {("file", "/etc/x")}
+
+
+def test_setting_the_mode_afterwards_keeps_the_content_governed() -> None:
+    write = task("copy", {"dest": "/etc/x", "checksum": "a1"}, dest="/etc/x")
+    mode = task("file", {"state": "file", "path": "/etc/x", "mode": "0600"})
+    for order in ((write, mode), (mode, write)):
+        claim = recorded(*order).claims["file", "/etc/x"]
+        assert claim["aspects"] is None
+        assert "content" not in claim["how"]
+        assert claim["reported"] == {"sha1": "a1", "mode": "0600"}
+
+
+def test_arguments_are_those_given_completed_by_those_the_module_saw() -> None:
+    fields = {"args": {"dest": "/etc/x", "_ansible_check_mode": False}}
+    result = {"invocation": {"module_args": {"dest": "/root/x", "mode": "0644"}}}
+    assert plain_arguments(fields, result) == {"dest": "/etc/x", "mode": "0644"}
+
+
+def test_every_kind_that_can_be_recorded_can_be_probed() -> None:
+    assert set(ASPECTS) == set(KINDS)
+
+
+@pytest.mark.parametrize("role", FEATURES)
+def test_nearly_every_task_of_our_roles_is_covered(role: str) -> None:
+    found = role_coverage(role)
+    print(f"{role}: {found.percent:.0f} % of {found.total} tasks; uncovered: {found.uncovered}")
+    assert found.total > 0
+    assert found.percent >= COVERED_PERCENT

@@ -1,0 +1,220 @@
+"""What of a run is sealed: the values found, checked against what the tasks reported, and nothing blessed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.drift import manifest as manifests
+from infra.drift.manifest import Manifest, load_manifest, manifest_path, not_sealed, save_manifest
+from infra.drift.seal import HostSeal, mark_unsealed
+from infra.drift.trip import TripError
+from infra.errors import CausewayError
+
+FOUND = {"type": "file", "digest": "d1", "mode": "0644", "owner": "root", "group": "root", "immutable": False}
+Claims = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(manifests, "ROOT", tmp_path)
+    return tmp_path
+
+
+def claim(kind: str, key: str, **changes: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "kind": kind,
+        "key": key,
+        "task": f"make {key}",
+        "reported": {},
+        "how": {},
+        "aspects": None,
+    }
+    return made | {"changed": False, "handler": False} | changes
+
+
+def record(*claims: dict[str, Any], whole: bool = True, **changes: Any) -> dict[str, Any]:
+    return {
+        "claims": list(claims),
+        "whole": whole,
+        "uncovered": {},
+        "errors": [],
+        "handlers": [],
+    } | changes
+
+
+def seal(
+    records: dict[str, dict[str, Any]], *values: dict[str, Any], inputs: str = "i1", machine: str = "m1"
+) -> HostSeal:
+    """One run of the roles in `records`, whose claims the probe answers with `values`, in order."""
+    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs))
+    made.merge({"machine": machine, "values": list(values)})
+    save_manifest("s", made.manifest)
+    return made
+
+
+def wants(role: str = "base") -> Claims:
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    return {(entry.kind, entry.key): entry.want for entry in manifest.roles[role].entries}
+
+
+def problems(role: str = "base") -> list[str]:
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    return manifest.roles[role].problems
+
+
+def test_what_was_found_is_sealed_and_what_is_no_aspect_is_not() -> None:
+    seal({"base": record(claim("file", "/etc/x"))}, {**FOUND, "_since": 1.0, "_text": "hello\n"})
+    assert wants() == {("file", "/etc/x"): FOUND}
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    entry = manifest.roles["base"].entries[0]
+    assert manifest.roles["base"].sealed_at
+    assert manifest.roles["base"].inputs == "i1"
+    assert manifests.kept_text("s", entry.text or "") == "hello\n"
+    assert b"text" not in manifest.node_copy()
+    assert manifest_path("s", "node").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("kind", "reported", "found"),
+    [
+        ("file", {"sha1": "s1"}, {**FOUND, "_sha1": "s2"}),
+        ("file", {"mode": "0600"}, FOUND),
+        ("package", {"installed": True}, {"installed": False, "version": None, "hold": False}),
+        ("unit", {"active": "active"}, {"active": "failed", "enabled": "enabled", "load": "loaded"}),
+        ("unit", {"enabled": True}, {"active": "active", "enabled": "disabled", "load": "loaded"}),
+        ("link", {"target": "/a"}, {"type": "link", "target": "/b"}),
+        ("file", {}, {"error": "Permission denied"}),
+    ],
+)
+def test_a_value_that_contradicts_the_task_is_named_and_not_sealed(
+    kind: str, reported: dict[str, Any], found: dict[str, Any]
+) -> None:
+    seal({"base": record(claim(kind, "/etc/x", reported=reported))}, found)
+    assert wants() == {}
+    assert "/etc/x" in problems()[0]
+    assert next(not_sealed("s", ["node"])).startswith("drift: node: base is not sealed")
+
+
+def test_values_that_agree_are_sealed() -> None:
+    unit = {"active": "inactive", "enabled": "static", "load": "loaded", "_type": "oneshot"}
+    seal(
+        {
+            "base": record(
+                claim("file", "/etc/x", reported={"sha1": "s1", "mode": "0644"}),
+                claim("unit", "x.service", reported={"active": "active", "enabled": True}),
+            )
+        },
+        {**FOUND, "_sha1": "s1"},
+        unit,
+    )
+    assert problems() == []
+    assert wants()["unit", "x.service"] == {"enabled": "static", "load": "loaded"}, "a oneshot is over by now"
+
+
+def test_a_whole_run_replaces_the_role_and_a_partial_one_completes_it() -> None:
+    seal({"base": record(claim("file", "/a"), claim("file", "/b"))}, FOUND, FOUND)
+    seal(
+        {"base": record(claim("file", "/b", changed=True), whole=False)},
+        {**FOUND, "digest": "d2"},
+        inputs="i2",
+    )
+    assert wants()["file", "/a"] == FOUND
+    assert wants()["file", "/b"]["digest"] == "d2"
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    assert manifest.roles["base"].inputs == "i1", "in part it is still what the old role made"
+    seal({"base": record(claim("file", "/b"))}, {**FOUND, "digest": "d2"}, inputs="i2")
+    assert set(wants()) == {("file", "/b")}
+
+
+def test_a_partial_run_alone_does_not_make_a_role_sealed() -> None:
+    seal({"base": record(claim("file", "/a"), whole=False)}, FOUND)
+    assert "it ran in part only" in next(not_sealed("s", ["node"]))
+
+
+def test_what_a_handler_keeps_stays_sealed_while_the_role_has_the_handler() -> None:
+    unit = {"active": "active", "enabled": "enabled", "load": "loaded"}
+    handler = claim("unit", "ssh.service", handler=True, task="Reload sshd")
+    seal({"base": record(handler, handlers=["Reload sshd"])}, unit)
+    seal({"base": record(handlers=["Reload sshd"])})
+    assert ("unit", "ssh.service") in wants()
+    seal({"base": record(handlers=["Another"])})
+    assert wants() == {}
+
+
+def test_a_difference_that_no_task_made_is_not_sealed_away() -> None:
+    package = {"installed": True, "version": "2", "hold": False}
+    seal({"base": record(claim("package", "x"))}, package)
+    made = seal({"base": record(claim("package", "x"))}, {**package, "version": "1"})
+    assert wants()["package", "x"]["version"] == "2"
+    assert made.not_repaired == ["package x"]
+    seal({"base": record(claim("package", "x", changed=True))}, {**package, "version": "3"})
+    assert wants()["package", "x"]["version"] == "3", "this time a task did it"
+    seal({"base": record(claim("package", "x"))}, {**package, "version": "4"}, inputs="i2")
+    assert wants()["package", "x"]["version"] == "4", "the role or its variables are new ones"
+
+
+def test_a_strangers_file_beside_ours_is_never_blessed() -> None:
+    ours, listing = claim("file", "/etc/sysctl.d/90.conf"), claim("listing", "/etc/sysctl.d")
+    seal({"base": record(ours, listing)}, FOUND, {"names": ["10-image.conf", "90.conf"]})
+    found = {"names": ["10-image.conf", "90.conf", "99-evil.conf"]}
+    made = seal({"base": record(ours, listing)}, FOUND, found, inputs="i2")
+    assert wants()["listing", "/etc/sysctl.d"] == {"names": ["10-image.conf", "90.conf"]}
+    assert "99-evil.conf" in made.not_repaired[0]
+    other = claim("file", "/etc/sysctl.d/95.conf", changed=True)
+    found = {"names": ["10-image.conf", "90.conf", "95.conf"]}
+    seal({"more": record(other, listing)}, FOUND, found)
+    assert wants()["listing", "/etc/sysctl.d"] == found, "the other role's file is accounted for"
+
+
+def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
+    ours = claim("file", "/etc/ssh/sshd_config.d/00.conf")
+    program = claim("effective", "sshd -T", how={"inputs": ["/etc/ssh"], "argv": ["sshd", "-T"]})
+
+    def found(output: str, **files: str) -> dict[str, Any]:
+        names = {
+            "main": "/etc/ssh/sshd_config",
+            "ours": "/etc/ssh/sshd_config.d/00.conf",
+            "evil": "/etc/ssh/evil",
+        }
+        return {"output": [output], "_inputs": {names[name]: digest for name, digest in files.items()}}
+
+    seal({"base": record(ours, program)}, FOUND, found("a", main="1", ours="1"))
+    made = seal({"base": record(ours, program)}, FOUND, found("b", main="1", ours="1", evil="1"), inputs="i2")
+    assert wants()["effective", "sshd -T"] == {"output": ["a"]}
+    assert "/etc/ssh/evil" in made.not_repaired[0]
+    seal({"base": record(ours, program)}, FOUND, found("c", main="1", ours="2"), inputs="i3")
+    assert wants()["effective", "sshd -T"] == {"output": ["c"]}
+
+
+def test_another_machine_under_the_same_name_starts_afresh() -> None:
+    seal({"base": record(claim("file", "/a")), "more": record(claim("file", "/b"))}, FOUND, FOUND)
+    seal({"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2")
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    assert set(manifest.roles) == {"base"}
+    assert wants()["file", "/a"]["digest"] == "d9"
+
+
+def test_a_seal_that_fails_is_said_by_the_next_scan() -> None:
+    seal({"base": record(claim("file", "/a"))}, FOUND)
+    again = HostSeal("s", "node", {"base": record(claim("file", "/a"))}, {"base": "i1"})
+    mark_unsealed(again, "no answer within 10 s")
+    assert "no answer within 10 s" in next(not_sealed("s", ["node"]))
+
+
+def test_a_look_that_hangs_is_named() -> None:
+    made = HostSeal("s", "node", {"base": record(claim("file", "/mnt/dead"))}, {"base": "i1"})
+    with pytest.raises(TripError, match="/mnt/dead hangs"):
+        made.merge({"hangs": 0})
+
+
+def test_a_manifest_that_is_none_is_an_error_with_a_next_step() -> None:
+    save_manifest("s", Manifest(host="node"))
+    manifest_path("s", "node").write_text("{}")
+    with pytest.raises(CausewayError, match="converge the host again"):
+        load_manifest("s", "node")
