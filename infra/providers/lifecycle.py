@@ -65,6 +65,10 @@ class ByName(dynamic.ResourceProvider):
         super().__init__()
         self.target = target
 
+    def configure(self, req: dynamic.ConfigureRequest) -> None:
+        """Called once in every provider process, before anything else is asked of it."""
+        _die_with_engine()
+
     def create(self, props: dict[str, Any]) -> dynamic.CreateResult:
         """Ensure from nothing, or from what a killed run left."""
         lifecycle, inputs = self._open(props)
@@ -104,7 +108,6 @@ class ByName(dynamic.ResourceProvider):
             lifecycle.remove(properties)
 
     def _open(self, props: dict[str, Any]) -> tuple[Lifecycle, dict[str, Any]]:
-        _die_with_engine()
         module, _, name = self.target.partition(":")
         lifecycle: Lifecycle = getattr(import_module(module), name)()
         return lifecycle, _without_provider(props)
@@ -197,10 +200,24 @@ def _watch_engine(engine: int) -> None:
         pass
     else:
         select.select([ended], [], [])  # readable once the process has ended
-    for pid in descendants(os.getpid()):
+    for pid in [*descendants(os.getpid()), *_idle_providers()]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
     os._exit(1)
+
+
+def _idle_providers() -> list[int]:
+    """Other provider processes of our engine, and their shells, in which no code of ours ever runs.
+
+    The engine gives all of them its address as the last argument.
+    """
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (process / "cmdline").read_text().rstrip("\0").split("\0")
+            if ":" in sys.argv[-1] and words[-1] == sys.argv[-1] and int(process.name) != os.getpid():
+                found.append(int(process.name))
+    return found
 
 
 def descendants(root: int) -> list[int]:

@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -30,6 +31,7 @@ PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
 RANGES = tuple(IPv4Network("10.208.0.0/12").subnets(new_prefix=16))
 PATIENCE_S = 1500
 """For one command: the machine may be busy with other tests."""
+STANDING = ("conmon", "vde_switch", "wirefilter")
 PREPARED = re.compile(r"^(PULUMI|ANSIBLE|MOLECULE)_|^(PYTHONPATH|VIRTUAL_ENV|CONTAINERS_CONF)$")
 """What `./run` sets: a test's own call of `./run` starts without it, as a user's does."""
 
@@ -243,7 +245,21 @@ def _locks() -> Iterator[list[Any]]:
                     file.close()
 
 
+def at_work(folder: Path) -> list[int]:
+    """The PIDs of all processes that were started in a folder or below it, but for what nodes and links are."""
+    found = []
+    for cwd in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            command = (cwd.parent / "comm").read_text().strip()
+            if cwd.readlink().is_relative_to(folder) and command not in STANDING:
+                found.append(int(cwd.parent.name))
+    return found
+
+
 def _clear(folder: Path) -> None:
+    for pid in at_work(folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     stacks = folder / "stacks"
     for stack in stacks.read_text().split() if stacks.exists() else ():
         sweep.sweep(stack)

@@ -15,7 +15,7 @@ import pytest
 
 from infra.providers.local import sweep, wan
 from infra.providers.local.names import link_dir
-from tests.integration.checkout import Checkout, processes_of, region, said, two_regions, wait_for
+from tests.integration.checkout import Checkout, at_work, processes_of, region, said, two_regions, wait_for
 
 NODES = {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
 ZONE = "/usr/share/zoneinfo/Asia/Seoul"
@@ -99,27 +99,12 @@ def pulumi_of(process: Any) -> int:
     return processes_of(process.pid, "pulumi")[0]
 
 
-def workers(checkout: Checkout) -> list[str]:
-    """Command lines of everything that still works on the stack, the nodes and the links themselves apart."""
-    running = []
-    for line in said("ps", "-eo", "pid,args").splitlines():
-        if str(checkout.folder) in line or "pulumi.dynamic" in line:
-            pid = line.split()[0]
-            try:
-                folder = str(Path(f"/proc/{pid}/cwd").readlink())
-            except OSError:
-                continue
-            if folder.startswith(str(checkout.folder)):
-                running.append(line)
-    return running
-
-
 def kill(checkout: Checkout, process: Any) -> None:
     """`kill -9` of the Pulumi CLI; what it had started has to end by itself."""
     os.kill(pulumi_of(process), signal.SIGKILL)
     printed = checkout.finish(process, expect=1)
     assert "does not stand as declared" in printed
-    wait_for(lambda: not workers(checkout), f"an end of {workers(checkout)}", 60)
+    wait_for(lambda: not at_work(checkout.folder), "an end of all that Pulumi had started", 60)
 
 
 def test_up_adopts_what_killed_ones_have_made(checkout: Checkout) -> None:

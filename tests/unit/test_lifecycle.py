@@ -197,8 +197,11 @@ def alive(pids: list[int]) -> list[int]:
 def test_a_provider_ends_with_its_engine_and_takes_its_children_along(engine: Path, tmp_path: Path) -> None:
     script = tmp_path / "provider.py"
     script.write_text(textwrap.dedent(PROVIDER))
-    # Two shells deep, as Pulumi's language host starts it.
-    command = f"sh -c '{sys.executable} {script}; true'; true"
+    # As Pulumi starts them: each below a shell, with the engine's address; one of the two is never used.
+    address = f"127.0.0.1:{os.getpid()}"
+    idle = "import time; time.sleep(300)"
+    command = f"sh -c '{sys.executable} -c \"{idle}\" {address}; true' & "
+    command += f"sh -c '{sys.executable} {script} {address}; true'; true"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(
         [engine, "-c", command], env=environment, stdout=subprocess.PIPE, text=True
@@ -206,14 +209,13 @@ def test_a_provider_ends_with_its_engine_and_takes_its_children_along(engine: Pa
         assert process.stdout is not None
         assert int(process.stdout.readline()) == process.pid, "the nearest pulumi above is the engine"
         below = descendants(process.pid)
-        assert len(below) >= 4, "a shell, the provider, its shell and its sleep"
+        assert len(below) >= 6, "two shells, two providers, one's shell and its sleep"
         process.send_signal(signal.SIGKILL)
         process.wait()
-        provider = below[1:]
         deadline = time.monotonic() + 20
-        while alive(provider) and time.monotonic() < deadline:
+        while alive(below) and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert alive(provider) == []
+        assert alive(below) == []
 
 
 def test_nothing_is_watched_where_no_engine_runs_above() -> None:
