@@ -87,4 +87,5 @@ def describe(report: pytest.TestReport) -> dict[str, str]:
         return {"verdict": "failed", "message": f"skipped without a verdict: {report.longreprtext}"}
     crash = getattr(report.longrepr, "reprcrash", None)
     text = crash.message if crash else report.longreprtext
-    return {"verdict": "failed", "message": " ".join(text.split())[:500]}
+    words = " ".join(text.replace("AssertionError: ", "").replace("Use -v to get more diff", "").split())
+    return {"verdict": "failed", "message": words[:500]}

@@ -46,8 +46,9 @@ def test_chrony_asks_the_declared_servers(host: Host, expect: Expect) -> None:
     own = {expect.address, expect.base_hosts_entries.get(expect.base_hostname)}
     declared = {server for server in expect.base_ntp_region_servers if server not in own}
     declared |= {*expect.base_ntp_servers, *expect.base_ntp_pools}
-    listed = host.run("chronyc -N -c sources -a; chronyc -n -c sources -a").stdout.splitlines()
-    asked = {line.split(",")[2] for line in listed} - {""}
+    listed = host.run("chronyc -N -c sources -a && chronyc -n -c sources -a")
+    assert listed.rc == 0, listed.stdout
+    asked = {line.split(",")[2] for line in listed.stdout.splitlines()} - {""}
     assert declared <= asked, f"asks {sorted(asked)}"
 
 
@@ -65,7 +66,9 @@ def test_the_clock_is_steered(
     host: Host, expect: Expect, in_container: bool, verdict: VerdictRecorder
 ) -> None:
     # Whether the process has -x is what matters, not what a file says.
-    options = host.run("tr '\\0' ' ' < /proc/$(cat /run/chrony/chronyd.pid)/cmdline").stdout.split()
+    process = host.run("pid=$(cat /run/chrony/chronyd.pid) && tr '\\0' ' ' < /proc/$pid/cmdline")
+    assert process.rc == 0, "chronyd does not run"
+    options = process.stdout.split()
     if not steers_the_clock(expect, in_container):
         assert "-x" in options, f"chronyd would set a clock that is not its own: {options}"
         verdict.unsupported("the clock is not this node's to set; chronyd only measures (-x)")
