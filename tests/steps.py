@@ -56,6 +56,8 @@ QUICK = (
 QUICK_TESTS = ("unit", "components", "golden", "repo")
 # Everything else that runs stands on it.
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, alone=True)
+MEASURING = ("test_local_engine",)
+"""Test files that compare rates and round trips with what is declared: no other load beside them."""
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
 
 
@@ -79,7 +81,7 @@ def _test_files(kind: str) -> Iterator[Step]:
     for path in sorted((ROOT / "tests" / kind).glob("test_*.py")):
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
-        yield Step(name, command, quick=False, alone=kind == "bench")
+        yield Step(name, command, quick=False, alone=kind == "bench" or path.stem in MEASURING)
 
 
 def chosen(words: list[str]) -> list[Step]:

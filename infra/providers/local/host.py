@@ -57,11 +57,12 @@ def require(requirements: Requirements) -> None:
     """Raise one CausewayError that names every problem; nothing when the machine can hold the stack."""
     found = problems(requirements)
     if len(found) == 1:
-        raise CausewayError(found[0].message, found[0].hint)
+        raise CausewayError(f"nothing was created: {found[0].message}", found[0].hint)
     if found:
         lines = "".join(f"\n  - {problem.message}\n    → {problem.hint}" for problem in found)
         raise CausewayError(
-            f"this machine cannot hold the stack {requirements.stack}, for {len(found)} reasons:{lines}"
+            f"nothing was created: this machine cannot hold the stack {requirements.stack}, "
+            f"for {len(found)} reasons:{lines}"
         )
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pulumi
 
-from infra.errors import CausewayError
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.providers.local import host, image, network, nodes, wan
 
@@ -26,17 +25,7 @@ class MachineLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Refuse with every reason at once, or build the image."""
-        problems = host.problems(
-            host.Requirements(
-                stack=inputs["stack"],
-                regions={name: IPv4Network(cidr) for name, cidr in inputs["cidrs"].items()},
-                nodes=int(inputs["nodes"]),
-                link_mtu_bytes=int(inputs["link_mtu_bytes"]),
-            )
-        )
-        if problems:
-            reasons = "\n".join(f"- {problem.message}\n  → {problem.hint}" for problem in problems)
-            raise CausewayError(f"this machine cannot hold the stack; nothing was created:\n{reasons}")
+        host.require(host.Requirements.of(inputs))
         return {"image": image.ensure_image(say)}
 
     def observe(self, properties: Properties) -> list[str]:
