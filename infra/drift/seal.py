@@ -132,6 +132,8 @@ class HostSeal:
         before = self._before(role, entry)
         if before is None or before.want == entry.want:
             return entry
+        if entry.kind == "unit":
+            entry = self._own_dropins(before, entry)
         if entry.kind in ("listing", "effective", "authorized_keys"):
             return self._only_governed(role, before, entry)
         if claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role):
@@ -146,10 +148,23 @@ class HostSeal:
                 return old
         return None
 
+    def _governed(self) -> set[str]:
+        """The keys that tasks of this or an earlier run account for."""
+        keys = {claim["key"] for _role, claim in self.claims}
+        return keys | {entry.key for part in self.manifest.roles.values() for entry in part.entries}
+
+    def _own_dropins(self, before: Entry, entry: Entry) -> Entry:
+        """The unit without files that appeared beside it and that no task wrote: a restart loads them too."""
+        old, new = set(before.want.get("dropins", ())), set(entry.want.get("dropins", ()))
+        strangers = new - old - self._governed()
+        if not strangers:
+            return entry
+        self.not_repaired.append(f"{entry.key} is changed by {', '.join(sorted(strangers))}")
+        return entry.model_copy(update={"want": entry.want | {"dropins": sorted(new - strangers)}})
+
     def _only_governed(self, role: str, before: Entry, entry: Entry) -> Entry:
         """A directory's new listing and a program's new settings count as far as tasks account for them."""
-        governed = {claim["key"] for _role, claim in self.claims}
-        governed |= {e.key for known in self.manifest.roles.values() for e in known.entries}
+        governed = self._governed()
         if entry.kind == "listing":
             old, new = set(before.want["names"] or ()), set(entry.want["names"] or ())
             strangers = {n for n in new - old if posixpath.join(entry.key, n) not in governed}

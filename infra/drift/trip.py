@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import marshal
+import os
 import zlib
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -23,6 +24,8 @@ from infra.handoff.hashes import ROOT
 
 CONNECT_TIMEOUT_S = 10
 PROBE_LIMIT_S = 20
+NOT_FOUND = 127
+"""A shell's exit status for a command that is not there."""
 ANSWER_LIMIT_BYTES = 64 << 20
 PYTHON = "python3 -ISBu -"
 ALGORITHMS: Mapping[str, Any] = {
@@ -145,8 +148,10 @@ class Trips:
             raise TripError(f"it does not let {region.ssh_user} in with the stack's key", False) from None
         except TimeoutError:
             raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s", reached=False) from None
-        except (OSError, asyncssh.Error) as error:
-            raise TripError(str(error) or type(error).__name__, reached=False) from None
+        except OSError as error:
+            raise TripError(os.strerror(error.errno) if error.errno else str(error), reached=False) from None
+        except asyncssh.Error as error:
+            raise TripError(error.reason or type(error).__name__, reached=False) from None
 
     def as_root(self, host: str, command: str) -> str:
         """The command, through sudo where the login is not root."""
@@ -162,6 +167,8 @@ class Trips:
         try:
             answer = json.loads(said)
         except ValueError:
+            if status == NOT_FOUND:
+                raise TripError("it has no python3: install it there", reached=True) from None
             cause = complaint.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
             raise TripError(f"the probe did not run: {cause[0]}", reached=True) from None
         if not isinstance(answer, dict):

@@ -191,6 +191,16 @@ def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
     assert wants()["effective", "sshd -T"] == {"output": ["c"]}
 
 
+def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:
+    unit = {"active": "active", "enabled": "enabled", "load": "loaded", "dropins": ["/etc/x.d/ours.conf"]}
+    ours = claim("file", "/etc/x.d/ours.conf")
+    seal({"base": record(ours, claim("unit", "x.service"))}, FOUND, unit)
+    found = unit | {"dropins": ["/etc/x.d/evil.conf", "/etc/x.d/ours.conf"]}
+    made = seal({"base": record(ours, claim("unit", "x.service", changed=True))}, FOUND, found)
+    assert wants()["unit", "x.service"] == unit
+    assert "evil.conf" in made.not_repaired[0]
+
+
 def test_another_machine_under_the_same_name_starts_afresh() -> None:
     seal({"base": record(claim("file", "/a")), "more": record(claim("file", "/b"))}, FOUND, FOUND)
     seal({"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2")

@@ -1,0 +1,136 @@
+"""Drift on real nodes: recorded by a converge, found by a scan, shown by Pulumi, repaired where it is."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.checkout import Checkout, commit, said, two_regions
+
+NODE = "tokyo-gpu-0"
+DRIFTED = 3
+CHANGES = (
+    ("echo '# changed' >> /etc/hosts", "base", "file", "/etc/hosts"),
+    ("chmod 0600 /etc/chrony/chrony.conf", "base", "file", "/etc/chrony/chrony.conf"),
+    ("rm /etc/security/limits.d/90-causeway.conf", "base", "file", "/etc/security/limits.d/90-causeway.conf"),
+    ("systemctl stop chrony", "base", "unit", "chrony.service"),
+    ("ln -sf /usr/share/zoneinfo/UTC /etc/localtime", "base", "link", "/etc/localtime"),
+    ("sysctl -qw net.ipv4.tcp_mtu_probing=2", "tcp_tuning", "sysctl", "net.ipv4.tcp_mtu_probing"),
+    ("systemctl disable -q causeway-wan-routes", "tcp_tuning", "unit", "causeway-wan-routes.service"),
+)
+STRANGER = "/etc/ssh/sshd_config.d/99-stranger.conf"
+
+
+@pytest.fixture(scope="module")
+def standing(checkout: Checkout) -> Checkout:
+    """A stack that was just stood up."""
+    checkout.declare(two_regions(checkout))
+    commit(checkout.folder)
+    checkout.up()
+    return checkout
+
+
+def scan(checkout: Checkout, *words: str, expect: int = 0) -> dict[str, Any]:
+    """Node → report, as a program reads it."""
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", *words, expect=expect)
+    reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return {report["host"]: report for report in reports}
+
+
+def found(report: dict[str, Any]) -> set[tuple[str, str, str]]:
+    """(role, kind, key) of every difference."""
+    return {
+        (role, difference["kind"], difference["key"])
+        for role, part in report["roles"].items()
+        for difference in part["differences"]
+    }
+
+
+def test_an_untouched_stack_is_clean_again_and_again(standing: Checkout) -> None:
+    for _ in range(3):
+        reports = scan(standing)
+        assert set(reports) == set(standing.instances())
+        assert {report["state"] for report in reports.values()} == {"clean"}
+        assert all(set(report["roles"]) == {"base", "tcp_tuning"} for report in reports.values())
+
+
+def test_every_change_is_found_attributed_and_shown_by_pulumi(standing: Checkout) -> None:
+    for command, *_ in CHANGES:
+        standing.on_node(NODE, "sh", "-c", command)
+    reports = scan(standing, expect=DRIFTED)
+    assert [name for name, report in reports.items() if report["state"] != "clean"] == [NODE]
+    assert {(role, kind, key) for _, role, kind, key in CHANGES} <= found(reports[NODE])
+    hosts = next(d for d in reports[NODE]["roles"]["base"]["differences"] if d["key"] == "/etc/hosts")
+    assert "+# changed" in hosts["diff"]
+    assert hosts["since"]
+    assert NODE in reports[NODE]["repair"]
+    refresh = ["exec", "pulumi", "refresh", "--preview-only", "--diff", "--stack", standing.stack]
+    assert f"{NODE}: base: file /etc/hosts: its content differs" in standing.run(*refresh)
+
+
+def test_up_repairs_the_node_that_drifted_and_no_other(standing: Checkout) -> None:
+    runs = len(standing.configured())
+    standing.up()
+    assert standing.configured()[runs:] == [{NODE}]
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_converge_does_not_bless_what_a_stranger_added(standing: Checkout) -> None:
+    standing.on_node(NODE, "sh", "-c", f"echo 'MaxSessions 3' > {STRANGER}")
+    for _ in range(2):
+        report = scan(standing, "--host", NODE, expect=DRIFTED)[NODE]
+        assert {("base", "listing", "/etc/ssh/sshd_config.d"), ("base", "effective", "sshd -T")} == found(
+            report
+        )
+        standing.up()
+    standing.on_node(NODE, "rm", STRANGER)
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_a_manifest_that_was_tampered_with_on_the_node_is_found(standing: Checkout) -> None:
+    path = "/var/lib/causeway/manifest.json"
+    before = standing.on_node(NODE, "cat", path)
+    assert standing.on_node(NODE, "stat", "-c", "%a %U", path) == "600 root"
+    assert "127.0.0.1" not in before, "no content leaves the controller's copy"
+    standing.on_node(NODE, "sh", "-c", f"cp -p {path} /root/kept && sed -i 's/chrony/chronY/' {path}")
+    report = scan(standing, expect=DRIFTED)[NODE]
+    assert found(report) == {("manifest", "file", path)}
+    standing.on_node(NODE, "mv", "/root/kept", path)
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_nodes_that_cannot_be_scanned_are_named_and_the_others_are_scanned(standing: Checkout) -> None:
+    prefix = f"cw-{standing.stack}"
+    standing.on_node(NODE, "mv", "/usr/bin/python3", "/usr/bin/python3.away")
+    said("podman", "pause", f"{prefix}-shanghai-control-0")
+    try:
+        reports = scan(standing, expect=1)
+    finally:
+        said("podman", "unpause", f"{prefix}-shanghai-control-0")
+        standing.on_node(NODE, "mv", "/usr/bin/python3.away", "/usr/bin/python3")
+    assert reports["tokyo-control-0"]["state"] == "clean"
+    assert (reports[NODE]["state"], reports[NODE]["message"]) == (
+        "failed",
+        "it has no python3: install it there",
+    )
+    assert reports["shanghai-control-0"]["state"] == "unreachable"
+    assert "no answer" in reports["shanghai-control-0"]["message"]
+
+
+def test_a_reboot_is_no_drift(standing: Checkout) -> None:
+    said("podman", "restart", f"cw-{standing.stack}-{NODE}")
+    standing.up()
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_a_changed_variable_makes_the_manifest_stale(standing: Checkout) -> None:
+    overrides = standing.folder / "inventories" / standing.stack / "group_vars" / "all"
+    overrides.mkdir(parents=True)
+    (overrides / "more.yml").write_text("base_sshd_max_auth_tries: 5\n")
+    reports = scan(standing, expect=DRIFTED)
+    assert {report["state"] for report in reports.values()} == {"stale"}
+
+
+def test_a_name_that_is_none_is_said_at_once(standing: Checkout) -> None:
+    text = standing.run("exec", "causeway", "drift", standing.stack, "--region", "tokio", expect=2)
+    assert "no region tokio" in text
