@@ -113,9 +113,10 @@ class Checkout:
         return said("podman", "exec", f"cw-{self.stack}-{node}", *argv)
 
     def configured(self) -> list[set[str]]:
-        """The hosts that every run of the roles so far was meant for, in order."""
-        runs = self.files.glob("runs/*/artifacts/*/limit")
-        return [set(limit.read_text().split()) for limit in sorted(runs, key=lambda run: run.stat().st_mtime)]
+        """The hosts that every run of the roles so far went over, in order; no host for a killed run."""
+        runs = sorted(self.files.glob("runs/*/artifacts/*/stdout"), key=lambda run: run.stat().st_mtime)
+        recaps = [run.read_text(errors="replace").partition("PLAY RECAP")[2] for run in runs]
+        return [set(re.findall(r"^(\S+) +: ok=", recap, re.MULTILINE)) for recap in recaps]
 
 
 def said(*argv: str) -> str:
@@ -246,7 +247,7 @@ def _locks() -> Iterator[list[Any]]:
 
 
 def at_work(folder: Path) -> list[int]:
-    """The PIDs of all processes that were started in a folder or below it, but for what nodes and links are."""
+    """The PIDs of what was started in a folder or below it, and is not what nodes and links consist of."""
     found = []
     for cwd in Path("/proc").glob("[0-9]*/cwd"):
         with suppress(OSError):
