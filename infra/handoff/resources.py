@@ -173,7 +173,8 @@ class ConfigurationLifecycle(Lifecycle):
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)
-        return {"unreachable": unreachable}
+        # As drift, so that the next `up` tries them again even when nothing else has changed.
+        return {"unreachable": unreachable, DRIFT: [f"{name}: did not answer" for name in unreachable]}
 
     def observe(self, properties: Properties) -> list[str]:
         """Hosts that never took what is declared, and what differs on the others, a sentence each.
