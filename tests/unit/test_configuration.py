@@ -49,7 +49,7 @@ def ensure(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_converged_host_is_not_touched_again(playbooks: Playbooks) -> None:
-    assert ensure(wave()) == {"unreachable": []}
+    assert ensure(wave())["unreachable"] == []
     assert ConfigurationLifecycle().observe(wave()) == []
     ensure(wave())
     assert playbooks.runs == [list(HOSTS)]
@@ -85,7 +85,9 @@ def test_a_silent_host_does_not_hold_up_the_waves_behind(
     playbooks: Playbooks, capsys: pytest.CaptureFixture[str]
 ) -> None:
     playbooks.states["tokyo-gpu-0"] = "unreachable"
-    assert ensure(wave()) == {"unreachable": ["tokyo-gpu-0"]}
+    made = ensure(wave())
+    assert made["unreachable"] == ["tokyo-gpu-0"]
+    assert made["drift"] == ["tokyo-gpu-0: did not answer"], "the next up would see nothing to do"
     assert "tokyo-gpu-0 unreachable" in capsys.readouterr().out
     assert ConfigurationLifecycle().observe(wave()) == ["tokyo-gpu-0: not configured as declared"]
 
