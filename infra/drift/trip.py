@@ -186,10 +186,12 @@ async def execute(
             process.stdin.write(data)
             process.stdin.write_eof()
             said = b""
-            while more := await process.stdout.read(1 << 18):
-                said += more
+            while not said.endswith(b"\n") and (more := await process.stdout.read(1 << 18)):
+                said += more  # one line is all: a process whose look hangs in the kernel does not end
                 if len(said) > ANSWER_LIMIT_BYTES:
                     raise TripError(f"it said more than {ANSWER_LIMIT_BYTES >> 20} MiB", reached=True)
+            if said:
+                return said, b"", None
             complaint = await process.stderr.read(1 << 16)
             await process.wait_closed()
             return said, complaint, process.exit_status
