@@ -1,0 +1,81 @@
+"""What counts as proof, and that silence never does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra.errors import CausewayError
+from infra.handoff.expectations import ssh_options
+from infra.handoff.verify import Check, Verdict, VerificationResult, verify
+
+CLOSED_PORT = 1
+
+
+def check(verdict: Verdict, host: str = "n1", message: str = "") -> Check:
+    return Check(host, "base", "chrony answers", verdict, message)
+
+
+def inventory(folder: Path, text: str) -> Path:
+    """An inventory of Ansible's own kind; the folder's configuration knows no plugin of ours."""
+    (folder / "hosts.ini").write_text(text)
+    return folder / "hosts.ini"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "failed"),
+    [
+        ([], True),
+        ([Verdict.RENDERED, Verdict.UNSUPPORTED], True),
+        ([Verdict.EFFECTIVE, Verdict.RENDERED, Verdict.UNSUPPORTED], False),
+        ([Verdict.EFFECTIVE, Verdict.FAILED], True),
+        ([Verdict.EFFECTIVE, Verdict.UNREACHABLE], True),
+    ],
+)
+def test_only_effective_checks_are_proof(verdicts: list[Verdict], failed: bool) -> None:
+    assert VerificationResult(tuple(map(check, verdicts))).failed is failed
+
+
+def test_hosts_with_the_same_finding_share_a_line() -> None:
+    found = [check(Verdict.FAILED, f"n{number}", "no answer") for number in range(1, 6)]
+    report = VerificationResult((*found, check(Verdict.EFFECTIVE))).report().splitlines()
+    assert report[0] == "1 effective, 0 rendered, 0 unsupported, 5 failed, 0 unreachable"
+    assert report[1] == "failed      n1, n2, n3 and 2 more: base: chrony answers: no answer"
+    assert len(report) == 2
+
+
+def test_host_keys_are_checked_whatever_the_inventory_says() -> None:
+    options = ssh_options(
+        {
+            "inventory_hostname": "n1",
+            "ansible_host": "10.0.0.1",
+            "ansible_ssh_common_args": "-o StrictHostKeyChecking=no -o 'UserKnownHostsFile=/a b/known'",
+        }
+    )
+    assert options == {
+        "HostName": "10.0.0.1",
+        "StrictHostKeyChecking": "yes",
+        "UserKnownHostsFile": "/a b/known",
+    }
+
+
+def test_an_inventory_without_features_proves_nothing(tmp_path: Path) -> None:
+    result = verify(inventory(tmp_path, "[feature_base]\n"))
+    assert result.failed
+    assert "nothing was proven" in result.report()
+
+
+def test_a_silent_host_is_named_and_written_down(tmp_path: Path) -> None:
+    hosts = f"[feature_base]\nn1 ansible_host=127.0.0.1 ansible_port={CLOSED_PORT}\n"
+    report_file = tmp_path / "report" / "verification.json"
+    result = verify(inventory(tmp_path, hosts), report_file=report_file)
+    assert [(found.host, found.verdict) for found in result.checks] == [("n1", Verdict.UNREACHABLE)]
+    assert "refused" in result.checks[0].message
+    written = json.loads(report_file.read_text())
+    assert written["counts"]["unreachable"] == 1
+    assert written["checks"][0]["host"] == "n1"
+
+
+def test_an_unreadable_inventory_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(CausewayError, match="cannot be read"):
+        verify(inventory(tmp_path, "[feature_base\n"))
