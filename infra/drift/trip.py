@@ -6,10 +6,10 @@ quickest algorithms that every OpenSSH since 7.0 offers stand first.
 
 import ast
 import asyncio
-import base64
 import json
 import marshal
 import os
+import shlex
 import zlib
 from collections.abc import Mapping
 from functools import cache, cached_property
@@ -27,7 +27,12 @@ PROBE_LIMIT_S = 20
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
 ANSWER_LIMIT_BYTES = 64 << 20
-PYTHON = "python3 -ISBu -"
+# Reads the probe and its request from standard input: Python is slow in parsing long literals.
+BOOTSTRAP = (
+    "import os,zlib,marshal;d=os.fdopen(0,'rb').read();n=int.from_bytes(d[:4],'big');"
+    "exec(zlib.decompress(d[4:n+4]));serve(*marshal.loads(zlib.decompress(d[n+4:])))"
+)
+PYTHON = f"python3 -ISBc {shlex.quote(BOOTSTRAP)}"
 ALGORITHMS: Mapping[str, Any] = {
     "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256", "diffie-hellman-group14-sha256"],
     "encryption_algs": ["aes128-gcm@openssh.com", "aes128-ctr", "aes256-ctr"],
@@ -86,20 +91,13 @@ def _is_docstring(statement: ast.stmt) -> bool:
 
 @cache
 def _packed_probe() -> bytes:
-    return base64.b64encode(zlib.compress(probe_source().encode(), 9))
+    packed = zlib.compress(probe_source().encode(), 9)
+    return len(packed).to_bytes(4, "big") + packed
 
 
 def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `python3 -` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
-    packed = base64.b64encode(zlib.compress(marshal.dumps(dict(request), 2)))
-    return b"\n".join(
-        [
-            b"import zlib, binascii, marshal",
-            b'exec(compile(zlib.decompress(binascii.a2b_base64(b"%s")), "probe", "exec"))' % _packed_probe(),
-            b'serve(marshal.loads(zlib.decompress(binascii.a2b_base64(b"%s"))), %d)' % (packed, limit_s),
-            b"",
-        ]
-    )
+    """What `PYTHON` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
+    return _packed_probe() + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
 
 
 class Trips:

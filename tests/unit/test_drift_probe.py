@@ -12,7 +12,7 @@ import pytest
 
 from infra.drift import probe
 from infra.drift.looks import KINDS, Look
-from infra.drift.trip import probe_source, script
+from infra.drift.trip import PYTHON, probe_source, script
 
 SALT = "5a17"
 
@@ -21,7 +21,7 @@ def ask(mode: str, *entries: list[Any], limit_s: int = 20) -> Any:
     """What a node would answer, by way of the script that is really sent."""
     request = {"mode": mode, "salt": SALT, "entries": list(entries)}
     said = subprocess.run(
-        [sys.executable, "-ISB", "-"],
+        ["sh", "-c", PYTHON],
         input=script(request, limit_s),
         stdout=subprocess.PIPE,
         check=True,
