@@ -170,6 +170,8 @@ class ConfigurationLifecycle(Lifecycle):
         converged = [name for name in stale if result.hosts[name].state == "ok"]
         for line in not_sealed(inputs["stack"], converged):
             print(line, flush=True)
+        for line in _differences(inputs["stack"], [name for name in converged if name in drifted]):
+            print(f"drift: not repaired by the roles: {line}", flush=True)
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)

@@ -1,0 +1,184 @@
+"""What a scan says, to people, to programs and by its exit status; and when a manifest is stale."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.commands import drift as command
+from infra.drift import inputs, report
+from infra.drift.findings import Difference, HostReport, RoleReport, explain, moment, text_diff
+from infra.errors import ExitCode
+from infra.handoff import hashes, resources
+from infra.handoff.contract import Contract, build_contract
+from infra.handoff.progress import HostResult
+from infra.handoff.runner import RunResult
+from infra.planning.plan import make_plan
+from infra.spec import ClusterSpec
+
+EXPLAINED = [
+    ("file", {"digest": "a"}, {"digest": "b"}, "its content differs"),
+    ("file", {"mode": "0644"}, {"mode": "0600"}, "mode is 0600, expected 0644"),
+    ("file", {"immutable": False}, {"immutable": True}, "immutable is yes, expected no"),
+    (
+        "file",
+        {"type": "file", "mode": "0644"},
+        {"type": "absent", "mode": None},
+        "is absent, expected a file",
+    ),
+    ("absent", {"type": "absent"}, {"type": "file"}, "is a file, expected absent"),
+    ("listing", {"names": ["a", "b"]}, {"names": ["b", "c"]}, "added: c; missing: a"),
+    ("listing", {"names": ["a"]}, {"names": None}, "is gone"),
+    ("effective", {"output": ["x 1"]}, {"output": ["x 2"]}, "added: x 2; missing: x 1"),
+    ("package", {"version": "2"}, {"version": "1"}, "version is 1, expected 2"),
+    ("unit", {"enabled": "enabled"}, {"enabled": ""}, "enabled is none, expected enabled"),
+    ("user", {"password": "a"}, {"password": "b"}, "its password was changed"),
+    ("mount", {}, {"error": "Permission denied"}, "cannot be read: Permission denied"),
+]
+
+
+@pytest.mark.parametrize(("kind", "expected", "found", "text"), EXPLAINED)
+def test_a_difference_is_said_in_words(
+    kind: str, expected: dict[str, Any], found: dict[str, Any], text: str
+) -> None:
+    assert explain(kind, expected, found) == text
+
+
+def difference(**changes: Any) -> Difference:
+    values: dict[str, Any] = {
+        "role": "base",
+        "task": "Write the hosts file",
+        "kind": "file",
+        "key": "/etc/hosts",
+        "expected": {"digest": "a"},
+        "found": {"digest": "b"},
+        "since": moment(1.0),
+        "diff": text_diff("/etc/hosts", "one\n", "two\n"),
+    }
+    return Difference(**(values | changes))
+
+
+def host(
+    state: Any = "clean", *differences: Difference, role: Any = "clean", message: str = ""
+) -> HostReport:
+    roles = {"base": RoleReport(role, list(differences)), "tcp_tuning": RoleReport("clean")}
+    return HostReport("tokyo-gpu-0", "tokyo", state, roles, message)
+
+
+@pytest.mark.parametrize(
+    ("reports", "code"),
+    [
+        ([host()], ExitCode.OK),
+        ([host(), host("drift", difference())], ExitCode.DRIFT),
+        ([host("stale", role="stale")], ExitCode.DRIFT),
+        ([host("not sealed", role="not sealed")], ExitCode.DRIFT),
+        ([host(), host("unreachable", message="no answer")], ExitCode.FAILED),
+        ([host("drift", difference()), host("unreachable")], ExitCode.DRIFT),
+    ],
+)
+def test_the_exit_status_says_the_worst(reports: list[HostReport], code: ExitCode) -> None:
+    summary = report.Summary()
+    for found in reports:
+        summary.add(found)
+    assert summary.exit_code == code
+
+
+def test_people_read_what_differs_since_when_and_how_it_is_repaired() -> None:
+    lines = "\n".join(report.host_lines("local", host("drift", difference(), role="drift")))
+    assert "file /etc/hosts: its content differs" in lines
+    assert "since 1970-01-01T00:00:01+00:00; made by task “Write the hosts file”" in lines
+    assert "| -one" in lines
+    assert "| +two" in lines
+    assert "-i inventories/local --limit tokyo-gpu-0 --tags base" in lines
+
+
+def test_the_copy_on_the_node_alone_is_repaired_by_all_roles() -> None:
+    found = host("drift")
+    found.roles["manifest"] = RoleReport("drift", [difference(role="manifest")])
+    assert found.drifted_roles == ["base", "tcp_tuning"]
+
+
+def test_programs_read_json() -> None:
+    data = json.loads(json.dumps(report.as_json("local", host("drift", difference()))))
+    assert data["roles"]["base"]["differences"][0]["key"] == "/etc/hosts"
+    assert data["repair"].endswith("--tags base")
+    assert "repair" not in report.as_json("local", host())
+
+
+def test_the_page_shows_every_node_and_escapes_what_it_shows(tmp_path: Path) -> None:
+    page = tmp_path / "drift.html"
+    bad = difference(diff="+<script>")
+    for _ in report.write_html(page, "local", iter([host(), host("drift", bad)])):
+        pass
+    text = page.read_text()
+    assert text.count("<h2>tokyo-gpu-0") == 2
+    assert "&lt;script&gt;" in text
+    assert "<script>" not in text
+
+
+def cluster(**changes: Any) -> Contract:
+    region = {
+        "name": "tokyo",
+        "provider": {"kind": "local"},
+        "cidr": "10.81.0.0/16",
+        "timezone": "Asia/Tokyo",
+        "pools": [{"name": "control", "role": "control", "count": 1}],
+    }
+    spec = ClusterSpec.model_validate({"name": "c", "regions": [region | changes]})
+    return build_contract(spec, make_plan(spec), "s")
+
+
+def test_a_manifest_is_stale_when_role_variables_or_overrides_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (hashes, inputs):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    task = tmp_path / "roles" / "base" / "tasks" / "main.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    name = "tokyo-control-0"
+
+    def now(**changes: Any) -> str:
+        return inputs.role_inputs(cluster(**changes))[name]["base"]
+
+    first = now()
+    assert now() == first
+    assert now(timezone="Asia/Seoul") != first
+    pools = [{"name": name, "role": name, "count": 1} for name in ("control", "storage")]
+    assert now(pools=pools) == first, "another node changes nothing for a role that reads its own variables"
+    task.write_text("--- # {{ hostvars }}\n")
+    reading_others = now()
+    assert reading_others != first
+    assert now(pools=pools) != reading_others
+    overrides = tmp_path / "inventories" / "s" / "group_vars" / "all.yml"
+    overrides.parent.mkdir(parents=True)
+    overrides.write_text("base_locale: C.UTF-8\n")
+    assert now() != reading_others
+
+
+def test_unknown_names_are_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "load_contract", lambda _path: cluster())
+    assert command.hosts_of("s", ["tokyo"], []) == ["tokyo-control-0"]
+    for regions, hosts in ((["tokio"], []), ([], ["tokyo-control-9"])):
+        with pytest.raises(Exception, match=r"no (region|host) tok.*"):
+            command.hosts_of("s", regions, hosts)
+
+
+def test_up_converges_the_hosts_that_drifted_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "ROOT", tmp_path)
+    runs: list[list[str]] = []
+
+    def run_playbook(_playbook: str, *, limit: list[str], **_more: Any) -> RunResult:
+        runs.append(limit)
+        return RunResult({name: HostResult("ok") for name in limit}, tmp_path / "log", 1.0)
+
+    monkeypatch.setattr(resources, "run_playbook", run_playbook)
+    wave = {"stack": "s", "wave": "tokyo", "hosts": {"a": {}, "b": {}}, "roles": {}}
+    lifecycle = resources.ConfigurationLifecycle()
+    lifecycle.ensure(wave, {})
+    lifecycle.ensure(wave, {"drift": []})
+    lifecycle.ensure(wave, {"drift": ["b: base: file /etc/hosts: its content differs"]})
+    assert runs == [["a", "b"], ["b"]]
