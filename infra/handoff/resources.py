@@ -16,6 +16,7 @@ from infra.handoff.runner import Progress, run_playbook
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
 ROOT = ssh.ROOT
+NOT_CURRENT = "not configured as declared"
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
 """What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""
 
@@ -147,7 +148,9 @@ class ConfigurationLifecycle(Lifecycle):
         A failed host fails the wave, after the others finished. A host that does not answer does not hold
         up the waves behind: it is reported here, tried again at the next `up`, and fails the verification.
         """
-        drifted = {sentence.partition(": ")[0] for sentence in known.get(DRIFT) or ()}
+        # Which hosts are not current was seen against the last inputs, and is asked again against these.
+        found = (sentence.partition(": ") for sentence in known.get(DRIFT) or ())
+        drifted = {name for name, _, what in found if what != NOT_CURRENT}
         not_current = self._stale(inputs)
         stale = [name for name in inputs["hosts"] if name in not_current or name in drifted]
         if not stale:
@@ -185,9 +188,7 @@ class ConfigurationLifecycle(Lifecycle):
         """
         stale = self._stale(properties)
         current = [name for name in properties["hosts"] if name not in stale]
-        return [f"{name}: not configured as declared" for name in stale] + list(
-            _differences(properties["stack"], current)
-        )
+        return [f"{name}: {NOT_CURRENT}" for name in stale] + list(_differences(properties["stack"], current))
 
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand."""

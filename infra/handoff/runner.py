@@ -115,7 +115,7 @@ def _execute(settings: dict[str, Any], tracker: Tracker, interrupted: threading.
         runner.run()
     finally:
         _end_processes(private)
-    return int(runner.rc)
+    return -1 if runner.rc is None else int(runner.rc)  # None: a signal has ended it
 
 
 def _require(playbook: str, inventory: Path, stack: str) -> None:

@@ -197,8 +197,8 @@ def new_checkout() -> Iterator[Checkout]:
             yield checkout
         finally:
             for process in checkout.running:
-                process.terminate()
-                process.communicate(timeout=PATIENCE_S)
+                process.kill()  # whoever interrupts a test does not wait; what it had made is swept
+                process.wait()
             _clear(folder)
 
 

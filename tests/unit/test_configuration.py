@@ -81,6 +81,20 @@ def test_a_failed_host_is_named_and_the_next_up_runs_it_alone(playbooks: Playboo
     assert playbooks.runs == [list(HOSTS), ["tokyo-gpu-1"]]
 
 
+def test_a_host_that_was_not_current_for_the_last_declaration_may_be_for_this_one(
+    playbooks: Playbooks,
+) -> None:
+    """After an `up` that failed half way, a refresh still compares with the declaration before it."""
+    lifecycle = ConfigurationLifecycle()
+    ensure(wave(roles={"base": "r2"}))
+    seen = lifecycle.observe(wave())
+    assert len(seen) == len(HOSTS)
+    lifecycle.ensure(wave(roles={"base": "r2"}), {"drift": seen})
+    assert playbooks.runs == [list(HOSTS)], "they took it already"
+    lifecycle.ensure(wave(roles={"base": "r2"}), {"drift": ["tokyo-gpu-0: base: /etc/hosts differs"]})
+    assert playbooks.runs[1:] == [["tokyo-gpu-0"]], "what really differs is converged"
+
+
 def test_a_silent_host_does_not_hold_up_the_waves_behind(
     playbooks: Playbooks, capsys: pytest.CaptureFixture[str]
 ) -> None:
