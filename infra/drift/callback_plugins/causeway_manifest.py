@@ -28,6 +28,11 @@ description:
   - Notes for every finished task of a role which files, packages, units and settings it governs.
   - At the end of the run the values are read from the nodes in one SSH trip and kept as the host's manifest.
   - A task may say itself what it governs, as C(vars: causeway_governs) or in its result under C(governs).
+options:
+  record:
+    description: A file to write the records to as JSON, for a look at them where nothing can be sealed.
+    type: path
+    env: [{name: CAUSEWAY_RECORD}]
 requirements: []
 """
 
@@ -88,10 +93,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         """Seal what the hosts of a stack took; without a stack there is nobody to keep it."""
         if not self.recorder.hosts or context.CLIARGS.get("check"):
             return
-        stack = self._stack()
-        if stack is None:
-            return
-        request = {"stack": stack, "hosts": self._hosts(stats)}
+        stack, hosts = self._stack(), self._hosts(stats)
+        if file := self.get_option("record"):
+            Path(file).write_text(json.dumps(hosts, default=str))
+        if stack is not None:
+            self._seal({"stack": stack, "hosts": hosts})
+
+    def _seal(self, request: Mapping[str, Any]) -> None:
+        """In a process of its own: whatever happens there, the converge was what it was."""
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "infra.drift.seal"],

@@ -1,0 +1,148 @@
+"""The callback plugin in a real `ansible-playbook`, on this machine's own file system."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+Records = dict[str, Any]
+
+TASKS = """
+- name: Write
+  ansible.builtin.copy: {{content: hello, dest: "{there}/plain", mode: "0640"}}
+  notify: Touch
+- name: Write a secret
+  ansible.builtin.copy: {{content: hunter2, dest: "{there}/secret", mode: "0600"}}
+  no_log: true
+- name: Make folders
+  ansible.builtin.file: {{path: "{there}/{{{{ item }}}}", state: directory, mode: "0755"}}
+  loop: [a, b]
+- name: Never
+  ansible.builtin.copy: {{content: x, dest: "{there}/never", mode: "0644"}}
+  when: false
+- name: Look
+  ansible.builtin.command: "true"
+  changed_when: false
+- name: Do something
+  ansible.builtin.command: "true"
+  changed_when: true
+- name: Say what it does
+  ansible.builtin.command: "true"
+  changed_when: true
+  vars:
+    causeway_governs: [{{kind: sysfs, key: "/sys/{{{{ which }}}}"}}]
+- name: Here
+  ansible.builtin.file: {{path: "{there}/here", state: absent}}
+  delegate_to: localhost
+"""
+HANDLERS = """
+- name: Touch
+  ansible.builtin.file: {{path: "{there}/touched", state: directory, mode: "0755"}}
+"""
+PLAY = """
+- hosts: all
+  gather_facts: false
+  vars: {which: thing}
+  tasks:
+    - name: Not of a role
+      ansible.builtin.copy: {content: x, dest: "{{ there }}/outside", mode: "0644"}
+    - ansible.builtin.include_role: {name: one}
+      when: not listed
+  roles:
+    - role: one
+      tags: [one]
+      when: listed
+"""
+
+
+@pytest.fixture
+def converge(tmp_path: Path) -> Callable[..., Records]:
+    """Runs the role `one` and returns what was recorded of it."""
+    there = tmp_path / "node"
+    there.mkdir()
+    for name, text in (("tasks", TASKS), ("handlers", HANDLERS)):
+        file = tmp_path / "roles" / "one" / name / "main.yml"
+        file.parent.mkdir(parents=True)
+        file.write_text(text.format(there=there))
+    (tmp_path / "roles" / "one" / "tasks" / "part.yml").write_text("- ansible.builtin.command: 'true'\n")
+    (tmp_path / "play.yml").write_text(PLAY)
+
+    def run(*words: str, play: str = PLAY, expect: int = 0, listed: bool = True) -> Records:
+        (tmp_path / "play.yml").write_text(play)
+        record = tmp_path / "record.json"
+        record.unlink(missing_ok=True)
+        environment = {
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_ROLES_PATH": str(tmp_path / "roles"),
+            "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list",
+            "CAUSEWAY_RECORD": str(record),
+            "LC_ALL": "C.UTF-8",
+        }
+        variables = json.dumps({"there": str(there), "listed": listed, "ansible_connection": "local"})
+        done = subprocess.run(
+            ["ansible-playbook", "-i", "node,", "-e", variables, *words, str(tmp_path / "play.yml")],
+            env={**os.environ, **environment},
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == expect, done.stdout + done.stderr
+        assert "causeway_manifest" not in done.stdout + done.stderr, "a callback that fails is only a warning"
+        return json.loads(record.read_text())["node"]["one"] if record.exists() else {}
+
+    return run
+
+
+def claims(records: Records) -> dict[str, Any]:
+    return {f"{claim['kind']} {Path(claim['key']).name}": claim for claim in records["claims"]}
+
+
+def test_a_role_is_recorded_task_by_task(converge: Callable[..., Records]) -> None:
+    records = converge()
+    found = claims(records)
+    assert set(found) == {
+        *("file plain", "file secret", "directory a", "directory b", "sysfs thing", "directory touched"),
+    }
+    assert found["file plain"]["reported"]["sha1"] == "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
+    assert found["file plain"]["reported"]["mode"] == "0640"
+    assert found["file plain"]["task"] == "Write"
+    assert found["file plain"]["changed"]
+    assert found["directory touched"]["handler"]
+    assert found["sysfs thing"]["key"] == "/sys/thing", "with the variables of the host in it"
+    assert records["uncovered"] == {"Do something": "ansible.builtin.command"}
+    assert records["whole"]
+    assert records["handlers"] == ["Touch"]
+    assert found["file secret"]["reported"] == {}, "of a no_log task only the place"
+    assert "hunter2" not in json.dumps(records)
+
+    assert converge("--check") == {}, "check mode makes nothing true"
+
+    again = converge("--tags", "one")
+    assert again["whole"], "every task of the role carries the tag"
+    assert set(found) - set(claims(again)) == {"directory touched"}, "nothing changed, nothing to handle"
+    assert not claims(again)["file plain"]["changed"]
+
+
+def test_a_part_of_an_included_role_is_a_run_in_part(converge: Callable[..., Records]) -> None:
+    assert converge(listed=False)["whole"]
+    part = PLAY.replace("{name: one}", "{name: one, tasks_from: part.yml}")
+    assert not converge(listed=False, play=part)["whole"]
+
+
+def test_a_run_that_leaves_tasks_out_is_a_run_in_part(
+    converge: Callable[..., Records], tmp_path: Path
+) -> None:
+    tasks = tmp_path / "roles" / "one" / "tasks" / "main.yml"
+    text = tasks.read_text()
+    assert not converge("--start-at-task", "Make folders")["whole"]
+    tasks.write_text(text.replace("- name: Write\n", "- name: Write\n  tags: [some]\n"))
+    records = converge("--tags", "some")
+    assert not records["whole"]
+    assert "file plain" in claims(records)
+    tasks.write_text(text + "- ansible.builtin.command: 'false'\n")
+    assert not converge(expect=2)["whole"], "the host failed"
