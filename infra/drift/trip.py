@@ -52,7 +52,8 @@ class TripError(Exception):
 @cache
 def probe_source() -> str:
     """The probe as one file: what travels through ssh, and what the on-node timer runs."""
-    modules = [ast.parse((ROOT / "infra" / "drift" / name).read_text()) for name in ("looks.py", "probe.py")]
+    folder, names = ROOT / "infra" / "drift", ("node.py", "looks.py", "probe.py")
+    modules = [ast.parse((folder / name).read_text()) for name in names]
     bodies = [statement for module in modules for statement in module.body if not _is_ours(statement)]
     return ast.unparse(_Bare().visit(ast.Module(bodies, [])))
 
