@@ -1,7 +1,7 @@
 """Runs on a node: compares it with a manifest, or reads the values to seal, and writes nothing.
 
-With `node.py` and `looks.py` it travels through ssh as one file, its request behind it; the on-node timer runs
-the same as `probe.py MANIFEST`. An entry is `[kind, key, how, want]`; the answer is one line of JSON.
+With `node.py` and `looks.py` it travels through ssh as one file, its request behind it; the on-node timer
+runs the same as `probe.py MANIFEST`. An entry is `[kind, key, how, want]`; the answer is one line of JSON.
 """
 
 from __future__ import annotations
