@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.handoff.contract import Contract, PoolContract, RegionContract
 
-FEATURES = ("base", "tcp_tuning")
+FEATURES = ("base", "tcp_tuning", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
 NODE_ROLES = ("control", "gpu", "storage", "gateway")
@@ -27,7 +27,7 @@ def group_name(*parts: str) -> str:
 
 def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
     """The hosts a feature is switched on for, in declared order. ValueError for an unknown feature."""
-    if feature == "base":
+    if feature in ("base", "drift_watch"):
         return tuple(contract.hosts)
     if feature == "tcp_tuning":
         far = {name for name, region in contract.regions.items() if region.wan_routes}

@@ -51,7 +51,9 @@ def test_an_untouched_stack_is_clean_again_and_again(standing: Checkout) -> None
         reports = scan(standing)
         assert set(reports) == set(standing.instances())
         assert {report["state"] for report in reports.values()} == {"clean"}
-        assert all(set(report["roles"]) == {"base", "tcp_tuning"} for report in reports.values())
+        assert all(
+            set(report["roles"]) == {"base", "tcp_tuning", "drift_watch"} for report in reports.values()
+        )
 
 
 def test_every_change_is_found_attributed_and_shown_by_pulumi(standing: Checkout) -> None:

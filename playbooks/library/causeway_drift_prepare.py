@@ -1,0 +1,243 @@
+#!/usr/bin/python3
+"""Ansible module: takes out of a role's way what its tasks cannot change back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: causeway_drift_prepare
+short_description: Remove the obstacles that keep a role from repairing a node
+description:
+  - Clears immutable bits, unmasks units, moves away what has the wrong type, brings back sealed package
+    versions, holds, mount options and sysctls.
+  - Moves away files, and takes out keys, that somebody added beside a role's own, if I(remove_added) says so.
+  - Nothing is deleted. What is moved lies under /var/lib/causeway/aside afterwards.
+options:
+  obstacles:
+    description: As infra.drift.repair finds them.
+    type: dict
+    required: true
+  remove_added:
+    description: Whether added files and keys are moved away.
+    type: bool
+    default: false
+"""
+EXAMPLES = r"""
+- name: Clear the way
+  causeway_drift_prepare:
+    obstacles: {thaw: [/etc/hosts]}
+"""
+RETURN = r"""
+changes:
+  description: What was done, in words.
+  type: list
+  returned: always
+left:
+  description: What was added by somebody, and stays without consent.
+  type: list
+  returned: always
+"""
+ASIDE = Path("/var/lib/causeway/aside")
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
+INSTALL = (
+    *("apt-get", "install", "--yes", "--quiet", "--no-install-recommends"),
+    *("--allow-downgrades", "--allow-change-held-packages"),
+    *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
+)
+SHOWN_KEY_CHARS, KEY_END_CHARS = 48, 24
+"""How the probe shortens keys."""
+
+
+class Preparation:
+    """Does, or in check mode only says, one thing after the other."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.todo = module.params["obstacles"]
+        self.consent = module.params["remove_added"]
+        self.aside = ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        self.changes: list[str] = []
+        self.left: list[str] = []
+
+    def do(self, what: str, action: Callable[[], Any]) -> None:
+        """Note a change and, unless in check mode, make it."""
+        self.changes.append(what)
+        if not self.module.check_mode:
+            action()
+
+    def command(self, *argv: str) -> int:
+        """Run a command; its exit status."""
+        quietly = {"DEBIAN_FRONTEND": "noninteractive"}
+        return int(self.module.run_command(list(argv), environ_update=quietly)[0])
+
+    def all(self) -> None:
+        """Everything, in an order in which one makes way for the next."""
+        for path in self.todo.get("thaw", ()):
+            self.thaw(path)
+        for path in self.todo.get("wrong_type", ()):
+            self.away(path, "moved away, for it has the wrong type")
+        for path in self.todo.get("parents", ()):
+            folder = os.path.dirname(path)
+            if not os.path.isdir(folder):
+                self.do(f"made {folder}", lambda folder=folder: os.makedirs(folder, 0o755))
+        self.settings()
+        self.packages()
+        self.added()
+        self.units()
+
+    def settings(self) -> None:
+        """Sysctls in force and mount options."""
+        for key, value in self.todo.get("sysctls", {}).items():
+            setting = Path("/proc/sys", *key.split("/") if "/" in key else key.split("."))
+            self.do(f"set {key} to {value}", lambda s=setting, v=value: s.write_text(v))
+        for path, options in self.todo.get("remount", {}).items():
+            self.do(
+                f"mounted {path} with {options}",
+                lambda p=path, o=options: self.command("mount", "-o", f"remount,{o}", p),
+            )
+
+    def packages(self) -> None:
+        """Sealed versions, where the archive still has them (the role decides otherwise), and holds."""
+        for name, version in self.todo.get("packages", {}).items():
+            pin = f"{name}={version}"
+            self.do(f"installed {pin}", lambda pin=pin: self.command(*INSTALL, pin))
+        for name, hold in self.todo.get("holds", {}).items():
+            verb = "hold" if hold else "unhold"
+            self.do(f"{verb} {name}", lambda name=name, verb=verb: self.command("apt-mark", verb, name))
+
+    def added(self) -> None:
+        """Files and keys that no task accounts for."""
+        for program in self.todo.get("added_to", ()):
+            strangers = [path for path in below(program["inputs"]) if path not in program["known"]]
+            # A changed file of the role's own makes its task write it again, and that restarts what reads it.
+            for path in program["own"] if strangers and self.consent else ():
+                self.do(f"had {path} written again", lambda path=path: nudge(path))
+            for path in strangers:
+                self.stranger(path)
+        for path in self.todo.get("added", ()):
+            self.stranger(path)
+        for path, keys in self.todo.get("added_keys", {}).items():
+            if self.consent:
+                self.do(f"took keys out of {path}", lambda p=path, k=keys: self.take_out(p, k))
+            else:
+                self.left.append(f"{len(keys)} keys in {path}")
+
+    def units(self) -> None:
+        """Masks, and definitions that systemd has to read again."""
+        for unit in self.todo.get("unmask", ()):
+            self.do(f"unmasked {unit}", lambda unit=unit: self.command("systemctl", "unmask", unit))
+        for unit in self.todo.get("restart", ()):
+            self.do(f"restarted {unit}", lambda unit=unit: self.reload(unit))
+
+    def reload(self, unit: str) -> None:
+        """Start a unit again, as its files now say."""
+        self.command("systemctl", "daemon-reload")
+        self.command("systemctl", "try-restart", unit)
+
+    def stranger(self, path: str) -> None:
+        """Move an added file away, with consent; name it without."""
+        if not os.path.lexists(path):
+            return
+        if self.consent:
+            self.thaw(path)
+            self.away(path, "moved away, for no role wrote it")
+        else:
+            self.left.append(path)
+
+    def away(self, path: str, why: str) -> None:
+        """Move a path to where nothing reads it."""
+        if os.path.lexists(path):
+            target = self.aside / path.lstrip("/")
+            self.do(f"{path}: {why}", lambda: move(path, target))
+
+    def take_out(self, path: str, keys: list[str]) -> None:
+        """Take keys out of a file of authorised keys; the file as it was is kept."""
+        file, target = Path(path), self.aside / path.lstrip("/")
+        make_room(target)
+        shutil.copy2(file, target)
+        lines = file.read_text().splitlines(keepends=True)
+        kept = "".join(line for line in lines if shown_key(line) not in keys)
+        file.write_text(kept)
+
+    def thaw(self, path: str) -> None:
+        """Clear the immutable bit, if it is set."""
+        if os.path.islink(path) or not os.path.isfile(path):
+            return
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            flags = struct.unpack("l", fcntl.ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8))[0]
+            if flags & IMMUTABLE:
+                clear = struct.pack("l", flags & ~IMMUTABLE)
+                self.do(f"{path}: no longer immutable", lambda: fcntl.ioctl(handle, FS_IOC_SETFLAGS, clear))
+        except OSError as error:
+            self.module.warn(f"{path}: {error}")
+        finally:
+            os.close(handle)
+
+
+def below(starts: list[str]) -> list[str]:
+    """The files at or below these paths."""
+    found = []
+    for start in starts:
+        if os.path.isdir(start):
+            found += [os.path.join(top, name) for top, _, names in os.walk(start) for name in names]
+    return sorted(found)
+
+
+def shown_key(line: str) -> str:
+    """A key as the probe shows it."""
+    words = line.split()
+    return " ".join(x if len(x) < SHOWN_KEY_CHARS else "…" + x[-KEY_END_CHARS:] for x in words)
+
+
+def nudge(path: str) -> None:
+    """Change a file by an empty line."""
+    with open(path, "a") as file:
+        file.write("\n")
+
+
+def make_room(target: Path) -> None:
+    """The directory for a thing that is moved away; for root only."""
+    ASIDE.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
+def move(path: str, target: Path) -> None:
+    """Move, also from one file system to another."""
+    make_room(target)
+    shutil.move(path, target)
+
+
+def main() -> None:
+    """Entry point of the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "obstacles": {"type": "dict", "required": True},
+            "remove_added": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    preparation = Preparation(module)
+    try:
+        preparation.all()
+    except OSError as error:
+        done = "; ".join(preparation.changes)
+        module.fail_json(msg=f"{error}. Done so far: {done or 'nothing'}", changed=bool(preparation.changes))
+    module.exit_json(
+        changed=bool(preparation.changes), changes=preparation.changes, left=sorted(set(preparation.left))
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+../../../infra/drift/watch.py
