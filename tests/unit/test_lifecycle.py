@@ -114,6 +114,7 @@ def test_the_state_holds_a_name_and_no_code(target: str) -> None:
 
 FAILING = '''
 """Lifecycles that fail, for a provider process of their own."""
+import pexpect
 from infra.errors import CausewayError
 from infra.providers.lifecycle import Lifecycle
 
@@ -126,6 +127,16 @@ class Fails(Lifecycle):
         raise KeyError("oops")
     def remove(self, properties):
         raise CausewayError("it does not let go", "pull harder")
+
+class Forks(Fails):
+    def ensure(self, inputs, known):
+        ended = []
+        for _ in range(60):
+            child = pexpect.spawn("true", ignore_sighup=True)
+            child.expect(pexpect.EOF)
+            child.close()
+            ended.append(child.exitstatus)
+        return {"ended": ended}
 '''
 
 
@@ -151,10 +162,16 @@ def told(call: Any, request: Any) -> str:
     return str(caught.value.details())
 
 
-def properties(**values: Any) -> struct_pb2.Struct:
+def properties(lifecycle: str = "Fails", **values: Any) -> struct_pb2.Struct:
     made = struct_pb2.Struct()
-    made.update({**values, PROVIDER_KEY: serialize_provider(ByName("failing:Fails"))})
+    made.update({**values, PROVIDER_KEY: serialize_provider(ByName(f"failing:{lifecycle}"))})
     return made
+
+
+def test_what_a_provider_starts_by_fork_lives(server: provider_pb2_grpc.ResourceProviderStub) -> None:
+    """As ansible-runner starts Ansible. `./run` sets what keeps gRPC from crashing it."""
+    request = provider_pb2.CreateRequest(urn="urn:pulumi:s::p::t::n", properties=properties("Forks"))
+    assert set(server.Create(request).properties["ended"]) == {0}, "None: a signal ended it"
 
 
 def test_an_error_for_the_user_comes_without_a_traceback_and_a_bug_with_one(
