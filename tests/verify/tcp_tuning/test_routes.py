@@ -10,6 +10,7 @@ from testinfra.host import Host
 from tests.verify.support import Expect, VerdictRecorder, ask
 
 BACK_WITHIN_S = 5.0
+KEEPER = "causeway-wan-routes"
 
 # A TCP socket takes its congestion control from the route with its first packet: no answer is needed.
 CONNECT = """
@@ -78,11 +79,15 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
     if refusal:
         verdict.unsupported(refusal)
     assert ask(host, CONNECT, address) == wanted, "there is no such route to lose"
-    # Traffic goes on meanwhile: the default route leads the same way, with the default congestion control.
-    host.run(f"ip route del {route['cidr']}")
-    assert ask(host, CONNECT, address) != wanted or route["congestion_control"] == (
-        expect.tcp_tuning_default_congestion_control
-    ), "the route was not lost"
+    # The keeper is held, or it would be back before anyone could see that the route was lost. Traffic goes on
+    # meanwhile: the default route leads the same way, with the default congestion control.
+    lose = f"systemctl kill -s STOP {KEEPER} && ip route del {route['cidr']}"
+    try:
+        assert host.run(lose).rc == 0
+        if route["congestion_control"] != expect.tcp_tuning_default_congestion_control:
+            assert ask(host, CONNECT, address) != wanted, "the route was not lost"
+    finally:
+        host.run(f"systemctl kill -s CONT {KEEPER}")
     deadline = time.monotonic() + BACK_WITHIN_S
     while (found := ask(host, CONNECT, address)) != wanted and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -90,5 +95,5 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
 
 
 def test_the_keeper_of_the_routes_starts_at_boot(host: Host) -> None:
-    done = host.run("systemctl is-enabled causeway-wan-routes; systemctl is-active causeway-wan-routes")
+    done = host.run(f"systemctl is-enabled {KEEPER}; systemctl is-active {KEEPER}")
     assert done.stdout.split() == ["enabled", "active"]
