@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport
+from infra.drift.kinds import OWNERSHIP
 from infra.drift.manifest import Manifest, load_manifest
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError, ExitCode
@@ -28,6 +29,8 @@ class Obstacles:
 
     thaw: list[str] = field(default_factory=list)
     """Files with the immutable bit."""
+    ownership: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Path → sealed owner, group and mode, as far as they differ: many tasks leave them open."""
     parents: list[str] = field(default_factory=list)
     """Files that are gone, whose directory may be gone as well."""
     wrong_type: list[str] = field(default_factory=list)
@@ -40,6 +43,8 @@ class Obstacles:
     """Mount point → sealed options."""
     sysctls: dict[str, str] = field(default_factory=dict)
     """Setting → sealed value."""
+    hostname: str = ""
+    """The sealed name, where the file that keeps it says another: a mounted one cannot be replaced."""
     added: list[str] = field(default_factory=list)
     """Files that somebody put beside a role's own: moved away with consent only."""
     added_to: list[dict[str, Any]] = field(default_factory=list)
@@ -72,6 +77,9 @@ def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
 def _path(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
     if difference.found.get("immutable"):
         found.thaw.append(difference.key)
+    owned = {aspect: str(difference.expected[aspect]) for aspect in OWNERSHIP if aspect in difference.found}
+    if owned and "type" not in difference.found:
+        found.ownership[difference.key] = owned
     kind, expected = difference.found.get("type"), difference.expected.get("type")
     if kind == "absent":
         found.parents.append(difference.key)
@@ -126,6 +134,10 @@ def _sysctl(found: Obstacles, difference: Difference, _manifest: Manifest) -> No
         found.sysctls[difference.key] = str(difference.expected["live"])
 
 
+def _hostname(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
+    found.hostname = str(difference.expected.get("kept") or "")
+
+
 def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
     if added := _more(difference, "keys"):
         found.added_keys[difference.key] = added
@@ -139,6 +151,7 @@ def _more(difference: Difference, aspect: str) -> list[str]:
 OBSTACLES: Mapping[str, Callable[[Obstacles, Difference, Manifest], None]] = {
     "file": _path, "directory": _path, "link": _path, "listing": _listing, "effective": _effective,
     "unit": _unit, "package": _package, "mount": _mount, "sysctl": _sysctl, "authorized_keys": _keys,
+    "hostname": _hostname,
 }  # fmt: skip
 """Kind → what a role's tasks cannot do about a difference of it."""
 

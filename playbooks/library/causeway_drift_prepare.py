@@ -85,6 +85,9 @@ class Preparation:
         """Everything, in an order in which one makes way for the next."""
         for path in self.todo.get("thaw", ()):
             self.thaw(path)
+        for path, sealed in self.todo.get("ownership", {}).items():
+            words = ", ".join(f"{aspect} {value}" for aspect, value in sealed.items())
+            self.do(f"{path}: {words}", lambda path=path, sealed=sealed: own(path, sealed))
         for path in self.todo.get("wrong_type", ()):
             self.away(path, "moved away, for it has the wrong type")
         for path in self.todo.get("parents", ()):
@@ -101,6 +104,8 @@ class Preparation:
         for key, value in self.todo.get("sysctls", {}).items():
             setting = Path("/proc/sys", *key.split("/") if "/" in key else key.split("."))
             self.do(f"set {key} to {value}", lambda s=setting, v=value: s.write_text(v))
+        if name := self.todo.get("hostname"):
+            self.do(f"/etc/hostname says {name}", lambda: Path("/etc/hostname").write_text(f"{name}\n"))
         for path, options in self.todo.get("remount", {}).items():
             self.do(
                 f"mounted {path} with {options}",
@@ -199,6 +204,21 @@ def shown_key(line: str) -> str:
     """A key as the probe shows it."""
     words = line.split()
     return " ".join(x if len(x) < SHOWN_KEY_CHARS else "…" + x[-KEY_END_CHARS:] for x in words)
+
+
+def own(path: str, sealed: dict[str, str]) -> None:
+    """Give a path its owner, group and mode back; the mode last, for a change of owner takes bits away."""
+    if os.path.islink(path):
+        return
+    owner, group = (
+        int(name) if name.isdigit() else name for name in (sealed.get("owner", ""), sealed.get("group", ""))
+    )
+    if owner != "" or group != "":
+        mode = os.stat(path).st_mode & 0o7777
+        shutil.chown(path, owner if owner != "" else None, group if group != "" else None)
+        os.chmod(path, mode)
+    if "mode" in sealed:
+        os.chmod(path, int(sealed["mode"], 8))
 
 
 def nudge(path: str) -> None:

@@ -1,0 +1,207 @@
+"""The table of drifts: each is made on a live node, found, put down to the right role, repaired, and gone."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.checkout import Checkout, commit, two_regions
+
+A, B = "tokyo-gpu-0", "tokyo-control-0"
+DRIFTED = 3
+OLDER = (
+    "cd /tmp && rm -rf older && apt-get download -q unattended-upgrades && dpkg-deb -R unattended*.deb older"
+    " && sed -i 's/^Version: .*/Version: 0.1/' older/DEBIAN/control && dpkg-deb -b older older.deb"
+    " && dpkg -i --force-downgrade --force-confold older.deb"
+)
+NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
+KEYS = "/home/truth/.ssh/authorized_keys"
+
+# What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
+DRIFTS = {
+    (A, "base"): (
+        ("file", "/etc/hosts", "echo '# changed' >> {}"),
+        ("file", "/etc/chrony/chrony.conf", "chmod 0600 {}"),
+        ("file", "/etc/default/chrony", "chown daemon {}"),
+        ("file", "/etc/truth/plain.conf", "chgrp daemon {}"),
+        ("file", "/etc/security/limits.d/90-causeway.conf", "rm {}"),
+        ("unit", "chrony.service", "systemctl stop chrony"),
+        ("directory", "/etc/systemd/system/chrony.service.d", "rm -r {}"),
+        ("link", "/etc/localtime", "ln -sf /usr/share/zoneinfo/UTC {}"),
+        ("effective", "systemd's defaults", "truncate -s 0 /etc/systemd/system.conf.d/90-causeway.conf"),
+        ("hostname", "hostname", "hostname intruder"),
+        ("locale", "ja_JP.UTF-8", "rm /usr/lib/locale/locale-archive"),
+        ("file", "/etc/locale.conf", "echo LANG=C > {}"),
+        ("effective", "sshd -T", "echo 'MaxSessions 3' > /etc/ssh/sshd_config.d/99-stranger.conf"),
+        ("listing", "/etc/profile.d", "touch {}/stranger.sh"),
+        ("effective", "apt-config dump",
+         "echo 'APT::Periodic::Enable \"0\";' > /etc/apt/apt.conf.d/zz-stranger"),
+        ("package", "unattended-upgrades", OLDER),
+        ("package", "tzdata", "apt-mark unhold tzdata"),
+        ("absent", "/etc/truth/absent", "touch {}"),
+        ("link", "/etc/truth/link", "rm {}"),
+        ("directory", "/etc/truth", "chmod 0777 {}"),
+        ("file", "/etc/truth/line.conf", "sed -i s/2/9/ {}"),
+        ("file", "/etc/truth/section.ini", "sed -i s/4/9/ {}"),
+        ("file", "/etc/issue", "chmod 4755 {}"),
+        ("file", "/etc/profile.d/truth.sh", "rm {}"),
+        ("interface", "lo", "ip link set lo mtu 30000"),
+        ("mount", "/mnt/truth", "umount {}"),
+        ("user", "truth", "usermod -s /bin/bash -G daemon truth && echo truth:guess | chpasswd"),
+        ("authorized_keys", KEYS, f"echo '{NEW_KEY}' >> {KEYS}"),
+        ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
+        ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
+        ("sysctl", "net.ipv4.ip_default_ttl", "sysctl -qw net.ipv4.ip_default_ttl=99"),
+    ),
+    (A, "tcp_tuning"): (
+        ("sysctl", "net.ipv4.tcp_mtu_probing", "sysctl -qw net.ipv4.tcp_mtu_probing=2"),
+        ("unit", "causeway-wan-routes.service", "systemctl disable -q --now causeway-wan-routes"),
+    ),
+    (A, "drift_watch"): (
+        ("unit", "causeway-drift-watch.timer", "systemctl stop causeway-drift-watch.timer"),
+        ("directory", "/var/lib/prometheus/node-exporter", "chmod 0700 {}"),
+    ),
+    (B, "base"): (
+        ("unit", "chrony.service", "systemctl mask -q --now chrony"),
+        ("hostname", "hostname", "echo intruder > /etc/hostname"),
+        ("sysctl", "net.ipv4.ip_default_ttl", "sed -i s/65/99/ /etc/sysctl.d/80-truth.conf"),
+        ("file", "/etc/truth/line.conf", "mv {} /tmp/ && ln -s /tmp/line.conf {}"),
+        ("file", "/etc/truth/block.conf", "rm {} && mkdir {}"),
+        ("file", "/etc/truth/plain.conf", "rm {} && mkfifo {}"),
+        ("mount", "/mnt/truth", "mount -o remount,noexec,size=2m {} && sed -i s/size=1m/size=3m/ /etc/fstab"),
+        ("user", "truth", "userdel truth; groupdel truth 2>/dev/null; true"),
+        ("group", "truth", "true"),
+        ("authorized_keys", KEYS, "truncate -s 0 {}"),
+        ("package", "unattended-upgrades", "apt-get -qy purge unattended-upgrades"),
+        ("package", "chrony", "apt-mark hold chrony"),
+        ("interface", "lo", "tc qdisc del dev lo root"),
+        ("unit", "truth.service",
+         "mkdir /etc/systemd/system/truth.service.d && "
+         "echo '[Service]' > /etc/systemd/system/truth.service.d/x.conf"),
+        ("file", "/etc/systemd/system/truth.service", "echo '# edited' >> {} && systemctl daemon-reload"),
+    ),
+    (B, "tcp_tuning"): (
+        ("file", "/etc/causeway-wan-routes.json", "echo '[]' > {}"),
+        ("file", "/usr/local/sbin/causeway-wan-routes", "chmod 4755 {}"),
+        ("sysctl", "net.ipv4.tcp_mtu_probing",
+         "sed -i s/mtu_probing.*/mtu_probing=0/ /etc/sysctl.d/90-causeway-tcp.conf"),
+    ),
+    (B, "drift_watch"): (
+        ("file", "/usr/local/lib/causeway/infra/drift/watch.py", "echo '# lies' >> {}"),
+        ("directory", "/var/lib/prometheus/node-exporter", "rm -r {}"),
+    ),
+}  # fmt: skip
+TABLE = tuple(
+    (node, command.replace("{}", key), role, kind, key)
+    for (node, role), rows in DRIFTS.items()
+    for kind, key, command in rows
+)
+NAMES = [f"{node}: {command[:60]}" for node, command, *_ in TABLE]
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def standing(checkout: Checkout) -> Checkout:
+    """A stack whose base role governs a bit of everything."""
+    cluster = two_regions(checkout)
+    cluster["regions"][0]["locale"] = "ja_JP.UTF-8"
+    checkout.declare(cluster)
+    govern_more(checkout.folder)
+    commit(checkout.folder)
+    checkout.up()
+    return checkout
+
+
+def govern_more(folder: Path) -> None:
+    """Put the tasks of truth_tasks.yml behind those of the clone's base role."""
+    tasks = folder / "roles" / "base" / "tasks"
+    shutil.copy(Path(__file__).with_name("truth_tasks.yml"), tasks / "truth.yml")
+    with (tasks / "main.yml").open("a") as main:
+        main.write("- name: The truth\n  ansible.builtin.import_tasks: truth.yml\n")
+
+
+def scan(checkout: Checkout, expect: int = 0) -> dict[str, Report]:
+    """Node → report."""
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", expect=expect)
+    reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    return {report["host"]: report for report in reports}
+
+
+def found(report: Report) -> set[tuple[str, str, str]]:
+    """(role, kind, key) of every difference."""
+    return {
+        (role, difference["kind"], difference["key"])
+        for role, part in report["roles"].items()
+        for difference in part["differences"]
+    }
+
+
+def repair(checkout: Checkout, *words: str, expect: int = 0) -> str:
+    """What the repair printed."""
+    playbook = ["ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}"]
+    return checkout.run("exec", *playbook, *words, expect=expect)
+
+
+@pytest.fixture(scope="module")
+def before(standing: Checkout) -> dict[str, Report]:
+    """The scan after everything was done to the nodes that the table names."""
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    for node, command, *_ in TABLE:
+        standing.on_node(
+            node, "sh", "-c", f"{{ {command}; }} >/tmp/said 2>&1 || {{ cat /tmp/said >&2; exit 1; }}"
+        )
+    return scan(standing, DRIFTED)
+
+
+@pytest.fixture(scope="module")
+def after(standing: Checkout, before: dict[str, Report]) -> dict[str, Report]:
+    """The scan after the repair."""
+    assert before
+    standing.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{standing.stack}",
+                 "-e", "repair_remove_added=true")  # fmt: skip
+    return scan(standing)
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len({(node, kind, key) for node, _, _, kind, key in TABLE}) >= 40
+
+
+@pytest.mark.parametrize("row", TABLE, ids=NAMES)
+def test_it_is_found_and_put_down_to_the_right_role(
+    before: dict[str, Report], row: tuple[str, str, str, str, str]
+) -> None:
+    node, _, *what = row
+    assert tuple(what) in found(before[node])
+
+
+def test_no_other_node_is_accused(before: dict[str, Report]) -> None:
+    assert {name for name, report in before.items() if report["state"] != "clean"} == {A, B}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=NAMES)
+def test_it_is_gone_after_the_repair(after: dict[str, Report], row: tuple[str, str, str, str, str]) -> None:
+    node, _, *what = row
+    assert tuple(what) not in found(after[node])
+
+
+def test_all_is_clean_after_the_repair(after: dict[str, Report]) -> None:
+    assert {report["state"] for report in after.values()} == {"clean"}
+
+
+def test_what_was_added_is_kept_aside(standing: Checkout, after: dict[str, Report]) -> None:
+    assert after
+    kept = standing.on_node(A, "find", "/var/lib/causeway/aside", "-type", "f")
+    assert "/etc/ssh/sshd_config.d/99-stranger.conf" in kept
+    assert "/etc/profile.d/stranger.sh" in kept
+    assert standing.on_node(A, "sshd", "-T").find("maxsessions 10") > 0
+
+
+def test_log_rotation_is_no_drift(standing: Checkout, after: dict[str, Report]) -> None:
+    assert after
+    for node in (A, B):
+        standing.on_node(
+            node, "sh", "-c", "journalctl --rotate; logrotate -f /etc/logrotate.conf 2>/dev/null; true"
+        )
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}

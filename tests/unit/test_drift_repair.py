@@ -1,0 +1,94 @@
+"""What a repair does beyond running roles, planned from what a scan found."""
+
+from typing import Any
+
+from infra.drift.findings import Difference, HostReport, RoleReport
+from infra.drift.manifest import Entry, Manifest, RoleManifest
+from infra.drift.repair import HostPlan, host_plan
+
+
+def plan_for(kind: str, key: str, expected: dict[str, Any], found: dict[str, Any]) -> HostPlan:
+    own = Entry(kind="file", key="/etc/ssh/sshd_config.d/00.conf", task="t", want={})
+    sshd = Entry(
+        kind="effective",
+        key="sshd -T",
+        task="t",
+        want={},
+        how={"inputs": ["/etc/ssh/sshd_config.d"], "sealed": {own.key: "1"}},
+    )
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, sshd])})
+    report = HostReport("n", "r", "drift")
+    report.roles["base"] = RoleReport("drift", [Difference("base", "t", kind, key, expected, found)])
+    report.roles["tcp_tuning"] = RoleReport("clean")
+    return host_plan(report, manifest)
+
+
+def test_only_the_roles_that_drifted_run() -> None:
+    plan = plan_for("file", "/etc/hosts", {"digest": "a"}, {"digest": "b"})
+    assert plan.roles == ["base"]
+    assert plan.lines == ["base: file /etc/hosts: its content differs"]
+
+
+def test_an_immutable_file_is_thawed() -> None:
+    assert plan_for("file", "/f", {"immutable": False}, {"immutable": True}).obstacles.thaw == ["/f"]
+
+
+def test_a_directory_in_a_files_place_is_moved_away_and_a_missing_file_is_not() -> None:
+    there = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "directory", "mode": "0755"})
+    gone = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "absent", "mode": None})
+    assert (there.obstacles.wrong_type, there.obstacles.ownership) == (["/f"], {})
+    assert (gone.obstacles.wrong_type, gone.obstacles.parents) == ([], ["/f"])
+
+
+def test_what_must_be_absent_is_left_to_the_role() -> None:
+    assert plan_for("absent", "/f", {"type": "absent"}, {"type": "file"}).obstacles.wrong_type == []
+
+
+def test_owner_and_mode_come_back_as_sealed() -> None:
+    plan = plan_for("file", "/f", {"owner": "root", "mode": "0644"}, {"owner": "daemon", "mode": "0666"})
+    assert plan.obstacles.ownership == {"/f": {"owner": "root", "mode": "0644"}}
+
+
+def test_an_added_file_is_named_and_a_missing_one_is_not() -> None:
+    plan = plan_for("listing", "/etc/cron.d", {"names": ["a", "b"]}, {"names": ["a", "c"]})
+    assert plan.obstacles.added == ["/etc/cron.d/c"]
+
+
+def test_a_programs_other_settings_name_where_to_look() -> None:
+    plan = plan_for("effective", "sshd -T", {"output": ["a"]}, {"output": ["b"]})
+    own = "/etc/ssh/sshd_config.d/00.conf"
+    assert plan.obstacles.added_to == [
+        {"inputs": ["/etc/ssh/sshd_config.d"], "known": [own], "own": [own]},
+    ]
+
+
+def test_a_mask_is_taken_off_and_no_file_is_blamed_for_it() -> None:
+    found = {"load": "masked", "fragment": "/etc/systemd/system/x.service"}
+    plan = plan_for("unit", "x.service", {"load": "loaded", "fragment": "/usr/lib/x.service"}, found)
+    assert (plan.obstacles.unmask, plan.obstacles.added) == (["x.service"], [])
+
+
+def test_a_foreign_drop_in_is_moved_away_and_the_unit_started_again() -> None:
+    dropin = "/etc/systemd/system/x.service.d/y.conf"
+    plan = plan_for("unit", "x.service", {"dropins": []}, {"dropins": [dropin]})
+    assert (plan.obstacles.added, plan.obstacles.restart) == ([dropin], ["x.service"])
+
+
+def test_the_sealed_version_and_hold_come_back() -> None:
+    plan = plan_for("package", "p", {"version": "2", "hold": True}, {"version": "1", "hold": False})
+    assert (plan.obstacles.packages, plan.obstacles.holds) == ({"p": "2"}, {"p": True})
+
+
+def test_a_file_system_gets_its_options_back_unless_it_is_not_mounted() -> None:
+    sealed = {"mounted": "tmpfs tmpfs nosuid,rw"}
+    remounted = plan_for("mount", "/m", sealed, {"mounted": "tmpfs tmpfs rw"})
+    gone = plan_for("mount", "/m", sealed, {"mounted": None})
+    assert (remounted.obstacles.remount, gone.obstacles.remount) == ({"/m": "nosuid,rw"}, {})
+
+
+def test_the_nodes_own_manifest_is_written_by_a_converge_of_all_roles() -> None:
+    report = HostReport("n", "r", "drift")
+    report.roles |= {"base": RoleReport("clean"), "tcp_tuning": RoleReport("clean")}
+    difference = Difference("manifest", "t", "file", "/m", {"digest": "a"}, {"digest": "b"})
+    report.roles["manifest"] = RoleReport("drift", [difference])
+    assert host_plan(report, Manifest(host="n")).roles == ["base", "tcp_tuning"]
