@@ -73,7 +73,8 @@ def test_ansibles_own_commands_work_on_the_stack(checkout: Checkout) -> None:
     inventory = f"inventories/{checkout.stack}"
     listed = checkout.run("exec", "ansible-inventory", "-i", inventory, "--list")
     data = json.loads(listed[listed.index("{") :])
-    assert set(data["region_tokyo"]["hosts"]) == {"tokyo-control-0", "tokyo-gpu-0"}
+    assert set(data["_meta"]["hostvars"]) == {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
+    assert data["pool_tokyo_gpu"]["hosts"] == ["tokyo-gpu-0"]
     assert "PRIVATE KEY" not in listed
     checkout.run("exec", "ansible-playbook", "playbooks/verify.yml", "-i", inventory)
 
