@@ -16,6 +16,7 @@ from infra.errors import CausewayError
 from infra.handoff.ssh import ROOT
 
 CAUSEWAY_DIR = ROOT / ".causeway"
+SALT = "encryptionsalt:"
 
 
 def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
@@ -62,6 +63,24 @@ def require(arguments: Sequence[str]) -> str:
 def stack_exists(stack: str) -> bool:
     """Whether the backend knows the stack."""
     return any(entry["name"] == stack for entry in json.loads(require(["stack", "ls", "--json"])))
+
+
+def select_stack(stack: str, declaration: Path) -> None:
+    """Select the stack, made if need be; of what Pulumi writes into the declaration only the salt stays.
+
+    It rewrites the whole file to add that line: indentation and comments are the user's.
+    """
+    before = declaration.read_text()
+    require(["stack", "select", "--create", stack])
+    after = declaration.read_text()
+    if after != before:
+        lines = [line for line in after.splitlines() if line.startswith(SALT)]
+        declaration.write_text("\n".join([without_salt(before).rstrip("\n"), *lines, ""]))
+
+
+def without_salt(text: str) -> str:
+    """A stack's file without the line by which Pulumi encrypts the stack's secrets."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(SALT))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import stack_dir
 from infra.handoff.ssh import ROOT
 from infra.providers.local import sweep
-from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists
+from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists, without_salt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,5 +50,4 @@ def _forget_salt(stack: str) -> None:
         return
     text = path.read_text()
     if "secure:" not in text:
-        lines = [line for line in text.splitlines(keepends=True) if not line.startswith("encryptionsalt:")]
-        path.write_text("".join(lines))
+        path.write_text(without_salt(text))

@@ -16,7 +16,7 @@ from infra.handoff.measure import LinkMeasurement, measure_links
 from infra.handoff.ssh import ROOT
 from infra.handoff.variables import FEATURES, feature_hosts
 from infra.handoff.verify import VerificationResult, read_result
-from infra.pulumi_cli import only_one, pulumi, require
+from infra.pulumi_cli import only_one, pulumi, select_stack
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
     with only_one(stack):
-        require(["stack", "select", "--create", stack])
+        select_stack(stack, declaration_of(stack))
         # With --refresh, because what Pulumi remembers is not what stands after a reboot.
         done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])
         if done.returncode:

@@ -25,6 +25,7 @@ from ruamel.yaml import YAML
 
 from infra.providers.lifecycle import descendants
 from infra.providers.local import netns, sweep
+from infra.pulumi_cli import without_salt
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
@@ -60,8 +61,11 @@ class Checkout:
         return str(list(self.range.subnets(new_prefix=20))[number])
 
     def declare(self, cluster: Mapping[str, Any]) -> None:
-        """Write the stack's declaration."""
-        YAML().dump({"config": {"causeway:cluster": dict(cluster)}}, self.declaration)
+        """Write the stack's declaration; like an editor, keep the line that Pulumi has added to it."""
+        text = self.declaration.read_text() if self.declaration.exists() else ""
+        with self.declaration.open("w") as file:
+            YAML().dump({"config": {"causeway:cluster": dict(cluster)}}, file)
+            file.write(text.removeprefix(without_salt(text)))
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
         """Start `./run WORDS`; it ends with this process, also when that is killed."""

@@ -113,3 +113,22 @@ def test_a_missing_cli_and_a_failed_command_say_why(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CausewayError, match="not on the PATH"):
         pulumi_cli.pulumi(["version"])
+
+
+def test_a_declaration_stays_as_its_user_wrote_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the real CLI, which rewrites the file when it adds its salt."""
+    monkeypatch.setattr(pulumi_cli, "ROOT", tmp_path)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "of this test")
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
+    (tmp_path / "Pulumi.yaml").write_text("name: causeway\nruntime: python\n")
+    declaration = tmp_path / "Pulumi.mine.yaml"
+    mine = "config:\n  # why\n  causeway:cluster:\n    regions:\n    - {name: tokyo}   # so\n"
+    declaration.write_text(mine)
+    pulumi_cli.select_stack("mine", declaration)
+    salted = declaration.read_text()
+    assert salted.startswith(mine + "encryptionsalt: v1:")
+    assert salted.count("\n") == mine.count("\n") + 1
+    pulumi_cli.select_stack("mine", declaration)
+    assert declaration.read_text() == salted
+    assert pulumi_cli.stack_exists("mine")
+    assert pulumi_cli.without_salt(salted) == mine
