@@ -1,14 +1,17 @@
 """Drift on real nodes: recorded by a converge, found by a scan, shown by Pulumi, repaired where it is."""
 
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
 
-from tests.integration.checkout import Checkout, commit, said, two_regions
+from tests.integration.checkout import Checkout, commit, said, two_regions, wait_for
 
-NODE = "tokyo-gpu-0"
-DRIFTED = 3
+NODE, OTHER = "tokyo-gpu-0", "shanghai-control-0"
+DRIFTED, ANSIBLE_FAILED = 3, 2
+HANGS = "mv /usr/bin/python3 /usr/bin/python3.away && printf '#!/bin/sh\\nsleep 999\\n' > /usr/bin/python3"
 CHANGES = (
     ("echo '# changed' >> /etc/hosts", "base", "file", "/etc/hosts"),
     ("chmod 0600 /etc/chrony/chrony.conf", "base", "file", "/etc/chrony/chrony.conf"),
@@ -44,6 +47,13 @@ def found(report: dict[str, Any]) -> set[tuple[str, str, str]]:
         for role, part in report["roles"].items()
         for difference in part["differences"]
     }
+
+
+def repair(checkout: Checkout, *words: str) -> list[str]:
+    """`./run`'s words for a repair without the proof, which the table's test has."""
+    inventory = f"inventories/{checkout.stack}"
+    playbook = ["ansible-playbook", "playbooks/repair.yml", "-i", inventory, "-e", "repair_verify=false"]
+    return ["exec", *playbook, *words]
 
 
 def test_an_untouched_stack_is_clean_again_and_again(standing: Checkout) -> None:
@@ -122,6 +132,69 @@ def test_nodes_that_cannot_be_scanned_are_named_and_the_others_are_scanned(stand
 def test_a_reboot_is_no_drift(standing: Checkout) -> None:
     said("podman", "restart", f"cw-{standing.stack}-{NODE}")
     standing.up()
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_nothing_to_repair_is_said_and_nothing_is_done(standing: Checkout) -> None:
+    text = standing.run(*repair(standing))
+    assert "nothing to repair" in text
+    assert "changed=0" in text
+    assert "base :" not in text
+
+
+def test_check_shows_what_would_be_done_and_does_nothing(standing: Checkout) -> None:
+    standing.on_node(NODE, "sh", "-c", "echo '# changed' >> /etc/hosts")
+    text = standing.run(*repair(standing, "--check"))
+    assert "base: file /etc/hosts: its content differs" in text
+    assert "# changed" in standing.on_node(NODE, "cat", "/etc/hosts")
+
+
+def test_only_the_drifted_role_runs_on_only_the_drifted_node(standing: Checkout) -> None:
+    text = standing.run(*repair(standing))
+    assert "tcp_tuning :" not in text
+    assert f"changed: [{OTHER}]" not in text
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_what_somebody_added_goes_with_consent_only(standing: Checkout) -> None:
+    standing.on_node(NODE, "sh", "-c", f"echo 'MaxSessions 3' > {STRANGER} && systemctl reload ssh")
+    text = standing.run(*repair(standing), expect=ANSIBLE_FAILED)
+    assert "repair_remove_added=true" in text
+    assert standing.on_node(NODE, "cat", STRANGER) == "MaxSessions 3"
+    text = standing.run(*repair(standing, "-e", "repair_remove_added=true"))
+    assert "Reload sshd" in text, "the running sshd has to learn of it"
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_a_disruptive_role_waits_for_consent(standing: Checkout) -> None:
+    standing.on_node(NODE, "systemctl", "stop", "causeway-wan-routes")
+    named = ["-e", '{"repair_disruptive_roles": ["tcp_tuning"]}']
+    assert "tcp_tuning :" not in standing.run(*repair(standing, *named), expect=ANSIBLE_FAILED)
+    assert "tcp_tuning :" in standing.run(*repair(standing, *named, "-e", "repair_disruptive=true"))
+
+
+def test_a_node_that_hangs_is_named_and_the_others_are_repaired(standing: Checkout) -> None:
+    standing.on_node(NODE, "sh", "-c", "echo '# changed' >> /etc/hosts")
+    standing.on_node(OTHER, "sh", "-c", f"{HANGS} && chmod 0755 /usr/bin/python3")
+    try:
+        text = standing.run(*repair(standing), expect=ANSIBLE_FAILED)
+    finally:
+        standing.on_node(OTHER, "mv", "/usr/bin/python3.away", "/usr/bin/python3")
+    assert f"{OTHER} was not scanned and not repaired" in text.replace("\n", " ")
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -> None:
+    for change in ("echo '# changed' >> /etc/hosts", "rm /etc/security/limits.d/90-causeway.conf"):
+        standing.on_node(NODE, "sh", "-c", change)
+    process = standing.start(*repair(standing))
+    wait_for(
+        lambda: "# changed" not in standing.on_node(NODE, "cat", "/etc/hosts"), "the first file repaired"
+    )
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    standing.running.remove(process)
+    standing.run(*repair(standing))
     assert scan(standing)[NODE]["state"] == "clean"
 
 
