@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import unquote, urlparse
 
+from infra import ROOT
 from infra.errors import CausewayError
-from infra.handoff.ssh import ROOT
 
 CAUSEWAY_DIR = ROOT / ".causeway"
 SALT = "encryptionsalt:"
@@ -110,7 +110,6 @@ def _take(lock: IO[str], stack: str) -> None:
     lock.truncate(0)
     lock.write(f"{os.getpid()} since {time.strftime('%H:%M:%S')}\n")
     lock.flush()
-    os.set_inheritable(lock.fileno(), False)
 
 
 def _lift_stale_locks(stack: str) -> None:

@@ -7,13 +7,13 @@ import inspect
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from infra import ROOT
 from infra.checks.problem import listing
 from infra.checks.rules import ALL_RULES
 from infra.checks.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
@@ -29,7 +29,7 @@ from infra.spec import (
     WanLinkSpec,
 )
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "declaration.md"
+PAGE = ROOT / "docs" / "declaration.md"
 BEGIN, END = "<!-- generated: fields and rules -->", "<!-- end of generated text -->"
 
 SECTIONS: dict[str, type[BaseModel]] = {

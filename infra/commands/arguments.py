@@ -5,9 +5,9 @@ import os
 import re
 from pathlib import Path
 
+from infra import ROOT
 from infra.errors import BadInputError
 
-ROOT = Path(__file__).resolve().parents[2]
 DEFAULT_STACK = "local"
 
 

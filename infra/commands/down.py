@@ -3,10 +3,10 @@
 import argparse
 import shutil
 
+from infra import ROOT
 from infra.commands.arguments import add_stack, declaration_of
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import stack_dir
-from infra.handoff.ssh import ROOT
 from infra.providers.local import sweep
 from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists, without_salt
 
@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         for thing in sweep.sweep(stack):
             print(f"swept {thing}")
         shutil.rmtree(ROOT / stack_dir(stack), ignore_errors=True)
-    (CAUSEWAY_DIR / "locks" / stack).unlink(missing_ok=True)
+        # While it is held: afterwards it may be another's already.
+        (CAUSEWAY_DIR / "locks" / stack).unlink(missing_ok=True)
     left = sweep.leftovers(stack)
     if left:
         raise CausewayError(f"left behind of stack {stack}: {', '.join(left)}", hint="run ./run down again")

@@ -6,12 +6,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from infra import ROOT
 from infra.commands.arguments import add_stack
 from infra.drift import coverage, report
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
 from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.hashes import ROOT
 from infra.handoff.variables import FEATURES
 
 

@@ -7,13 +7,13 @@ import time
 from rich.console import Console
 from rich.table import Table
 
+from infra import ROOT
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.wan import links_table
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import LinkMeasurement, measure_links
-from infra.handoff.ssh import ROOT
 from infra.handoff.variables import FEATURES, feature_hosts
 from infra.handoff.verify import VerificationResult, read_result
 from infra.pulumi_cli import only_one, pulumi, select_stack

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
+from infra import ROOT
 from infra.commands.arguments import add_stack
 from infra.errors import ExitCode
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import LinkMeasurement, measure_links
-from infra.handoff.ssh import ROOT
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pulumi
 
+from infra import ROOT
 from infra.components.inventory import Inventory
 from infra.handoff.contract import Contract
 from infra.handoff.hashes import tree_hash, value_hash
 from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.resources import ROOT, Configuration, Verification, hosts_of
+from infra.handoff.resources import Configuration, Verification, hosts_of
 from infra.handoff.variables import FEATURES
 
 
@@ -28,9 +29,10 @@ class Rollout(pulumi.ComponentResource):
                 *(f"inventories/{cluster.stack}/{kind}" for kind in ("group_vars", "host_vars"))
             ),
         }
+        variables = _variable_hashes(cluster.contract)
         before: list[pulumi.Resource] = [inventory]
         for regions in cluster.spec.rollout():
-            before = [self._wave(regions, roles, before)]
+            before = [self._wave(regions, roles, variables, before)]
         inputs = {
             "stack": cluster.stack,
             "checks": tree_hash("tests/verify"),
@@ -44,10 +46,13 @@ class Rollout(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _wave(
-        self, regions: tuple[str, ...], roles: dict[str, str], before: list[pulumi.Resource]
+        self,
+        regions: tuple[str, ...],
+        roles: dict[str, str],
+        variables: dict[str, str],
+        before: list[pulumi.Resource],
     ) -> Configuration:
         cluster = self.inventory.cluster
-        variables = _variable_hashes(cluster.contract)
         names = hosts_of(cluster.contract, regions)
         hosts = self.inventory.instances.apply(
             lambda instances: {

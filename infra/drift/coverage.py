@@ -7,8 +7,8 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from infra import ROOT
 from infra.drift.kinds import COMMANDS, MODULES, NEUTRAL
-from infra.handoff.hashes import ROOT
 
 KEYWORDS = {
     *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from infra import ROOT
 from infra.handoff.contract import Contract
-from infra.handoff.hashes import ROOT, tree_hash, value_hash
+from infra.handoff.hashes import tree_hash, value_hash
 from infra.handoff.inventory import inventory_data
 from infra.handoff.variables import FEATURES, feature_hosts, group_name
 

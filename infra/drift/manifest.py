@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from infra import ROOT
 from infra.errors import CausewayError
 from infra.handoff.contract import stack_dir
-from infra.handoff.hashes import ROOT
 
 SCHEMA_VERSION = 1
 NODE_COPY = "/var/lib/causeway/manifest.json"

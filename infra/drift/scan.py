@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from infra import ROOT
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, kept_text, load_manifest
@@ -17,7 +18,6 @@ from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, CausewayError
 from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.hashes import ROOT
 
 AT_ONCE = 48
 HOST_LIMIT_S = 45

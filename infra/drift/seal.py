@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from infra import ROOT
 from infra.drift.inputs import role_inputs
 from infra.drift.kinds import ASPECTS
 from infra.drift.manifest import (
@@ -27,7 +28,6 @@ from infra.drift.manifest import (
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.hashes import ROOT
 
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20

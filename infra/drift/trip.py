@@ -18,9 +18,9 @@ from typing import Any
 
 import asyncssh
 
+from infra import ROOT
 from infra.errors import CausewayError
 from infra.handoff.contract import Contract
-from infra.handoff.hashes import ROOT
 
 CONNECT_TIMEOUT_S = 10
 PROBE_LIMIT_S = 20

@@ -16,9 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from infra import ROOT
 from infra.handoff.variables import FEATURES, group_name
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)

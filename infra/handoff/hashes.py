@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from infra import ROOT
+
 NOT_HASHED = {"molecule", "__pycache__", "causeway.yml"}
 """Files and folders that change nothing on a node; the last one is written by `up` itself."""
 

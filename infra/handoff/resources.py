@@ -6,6 +6,7 @@ from typing import Any
 
 import pulumi
 
+from infra import ROOT
 from infra.drift.manifest import forget_host, not_sealed, sealed_hosts
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
@@ -15,7 +16,6 @@ from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
-ROOT = ssh.ROOT
 NOT_CURRENT = "not configured as declared"
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
 """What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""

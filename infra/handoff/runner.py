@@ -19,6 +19,7 @@ from typing import Any
 
 import ansible_runner
 
+from infra import ROOT
 from infra.errors import BadInputError, CausewayError
 from infra.handoff.contract import load_contract, stack_dir
 from infra.handoff.inventory import group_hosts, inventory_data
@@ -26,7 +27,6 @@ from infra.handoff.progress import HostResult, Progress, Tracker
 
 __all__ = ["HostResult", "Progress", "RunResult", "run_playbook"]
 
-ROOT = Path(__file__).resolve().parents[2]
 RUNS_KEPT = 10
 REPORTED_HOSTS = 20
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it, 0700

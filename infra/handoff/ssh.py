@@ -4,13 +4,13 @@ Every connection is checked against a host key that came over a trusted channel:
 local nodes, declared for existing ones.
 """
 
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from infra import ROOT
 from infra.handoff.contract import Contract, stack_dir
+from infra.process import run
 
-ROOT = Path(__file__).resolve().parents[2]
 CONNECT_TIMEOUT_S = 10
 
 
@@ -29,7 +29,7 @@ def generate_key(path: Path, comment: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not path.exists():
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+        run(command, hint="install openssh-client")
 
 
 def known_hosts(contract: Contract, host_keys: Mapping[str, str]) -> str:

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import stack_dir
-from infra.handoff.expectations import ROOT, Expectation, Expectations, parse
+from infra.handoff.expectations import Expectation, Expectations, parse
 
 CONNECT_TIMEOUT_S = 10
 HOST_TIMEOUT_S = 300

@@ -8,7 +8,8 @@ from typing import Any
 
 import pulumi
 
-from infra.handoff.ssh import CONNECT_TIMEOUT_S, ROOT
+from infra import ROOT
+from infra.handoff.ssh import CONNECT_TIMEOUT_S
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 CONCURRENT_CONNECTIONS = 32

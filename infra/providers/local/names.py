@@ -9,11 +9,12 @@ from hashlib import sha256
 from ipaddress import IPv4Network
 from pathlib import Path
 
+from infra import ROOT
 from infra.errors import BadInputError
 
 RUN_DIR = Path("/run/causeway")
 NETNS_DIR = Path("/run/netns")
-CHECKOUT = Path(__file__).resolve().parents[3]
+CHECKOUT = ROOT
 
 UPLINK_NETWORK = IPv4Network("100.90.0.0/16")
 """Where the /31 between the host and each region's router come from."""
