@@ -109,7 +109,7 @@ class Checkout:
         }
 
     def instances(self) -> dict[str, str]:
-        """Node name → container ID of every node of the stack, read from podman."""
+        """Node name → container ID of every node of the stack that has ever run, read from podman."""
         return containers(self.stack)
 
     def on_node(self, node: str, *argv: str) -> str:
@@ -129,11 +129,18 @@ def said(*argv: str) -> str:
 
 
 def containers(stack: str) -> dict[str, str]:
-    """Node name → container ID of a stack, running or not."""
+    """Node name → container ID of a stack, running or stopped; not those that were killed before their first start.
+
+    A container that never started holds nothing, so `up` makes it anew instead of adopting it.
+    """
     records = json.loads(
         said("podman", "ps", "--all", "--format=json", f"--filter=label=causeway.stack={stack}")
     )
-    return {record["Labels"]["causeway.node"]: record["Id"] for record in records}
+    return {
+        record["Labels"]["causeway.node"]: record["Id"]
+        for record in records
+        if record["State"] not in ("created", "initialized", "configured")
+    }
 
 
 def region(name: str, cidr: str, timezone: str, pools: Mapping[str, int]) -> dict[str, Any]:
