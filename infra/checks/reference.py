@@ -23,9 +23,12 @@ from infra.spec import (
     ClusterSpec,
     ExistingHost,
     ExistingProvider,
+    FabricSpec,
     LocalProvider,
     NodePoolSpec,
     RegionSpec,
+    RoceSpec,
+    SwitchSpec,
     WanLinkSpec,
 )
 
@@ -39,9 +42,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`regions[].provider` with `kind: existing`": ExistingProvider,
     "`regions[].pools[]`": NodePoolSpec,
     "`regions[].pools[].hosts[]`": ExistingHost,
+    "`regions[].fabric`": FabricSpec,
+    "`regions[].fabric.roce`": RoceSpec,
+    "`regions[].fabric.switch`": SwitchSpec,
     "`wan_links[]`": WanLinkSpec,
 }
-UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB"}
+UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB", "m": "m"}
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (ClusterSpec, "regions"): "at least 1",
     (RegionSpec, "pools"): f"1 to {MAX_POOLS}",
@@ -49,6 +55,7 @@ LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (NodePoolSpec, "gpus"): f"0, {listing(GPUS_PER_NODE)}",
     (NodePoolSpec, "nics"): "at least 0",
     (NodePoolSpec, "nic_gbps"): listing(NIC_GBPS),
+    (FabricSpec, "link_gbps"): listing(NIC_GBPS),
     (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
     (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
     (WanLinkSpec, "loss_pct"): "0 to below 100",
@@ -103,6 +110,8 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(field.default, LocalProvider):
         return "`{kind: local}`"
+    if isinstance(field.default, RoceSpec):
+        return "its defaults"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 

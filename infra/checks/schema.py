@@ -13,9 +13,12 @@ from infra.spec import (
     ClusterSpec,
     ExistingHost,
     ExistingProvider,
+    FabricSpec,
     LocalProvider,
     NodePoolSpec,
     RegionSpec,
+    RoceSpec,
+    SwitchSpec,
     WanLinkSpec,
 )
 from infra.spec.base import REFUSAL
@@ -25,6 +28,9 @@ WHAT: dict[type[BaseModel], str] = {
     RegionSpec: "a region",
     NodePoolSpec: "a node pool",
     WanLinkSpec: "a WAN link",
+    FabricSpec: "a fabric",
+    RoceSpec: "the RoCE marking",
+    SwitchSpec: "the switch",
     ExistingHost: "a host",
     LocalProvider: "the provider local",
     ExistingProvider: "the provider existing",

@@ -214,5 +214,5 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
     return PoolContract(
         region=region.name,
         gpus_simulated=region.provider.kind == "local" and pool.gpus > 0,
-        **pool.model_dump(exclude={"count", "hosts"}),
+        **pool.model_dump(exclude={"count", "hosts", "nic_names"}),
     )

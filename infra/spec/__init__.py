@@ -1,6 +1,7 @@
 """What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
 
 from infra.spec.cluster import ClusterSpec
+from infra.spec.fabric import FabricSpec, RoceSpec, SwitchSpec
 from infra.spec.link import WanLinkSpec
 from infra.spec.region import (
     ExistingHost,
@@ -14,8 +15,11 @@ __all__ = [
     "ClusterSpec",
     "ExistingHost",
     "ExistingProvider",
+    "FabricSpec",
     "LocalProvider",
     "NodePoolSpec",
     "RegionSpec",
+    "RoceSpec",
+    "SwitchSpec",
     "WanLinkSpec",
 ]

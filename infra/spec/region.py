@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from infra.spec.base import Address, Cidr, Float, Int, Locale, Spec, Timezone
+from infra.spec.fabric import FabricSpec
 
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
 
@@ -58,6 +59,11 @@ class NodePoolSpec(Spec):
     """Fabric NICs per node, not counting the management interface."""
     nic_gbps: Int | None = None
     """Port speed of each fabric NIC; needed where there are NICs."""
+    nic_names: tuple[str, ...] = ()
+    """Interface names of the fabric ports, NIC by NIC and within a NIC plane by plane.
+
+    Unset means `rail0`, `rail1` …; with several planes `rail0p0`, `rail0p1`, `rail1p0` …
+    """
     shm_gib: Float | None = Field(default=None, gt=0)
     """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
     hosts: tuple[ExistingHost, ...] = ()
@@ -79,5 +85,7 @@ class RegionSpec(Spec):
     """The region's own IPv4 network. Every pool gets a sixteenth of it, the region itself the first."""
     mtu_bytes: Int = Field(default=1500, ge=576, le=9216)
     """MTU of the region's management network; a WAN link's MTU cannot be larger."""
+    fabric: FabricSpec | None = None
+    """The network between the region's fabric NICs."""
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
