@@ -29,6 +29,7 @@ from infra.spec import (
     RegionSpec,
     RoceSpec,
     SwitchSpec,
+    TrafficClasses,
     WanLinkSpec,
 )
 
@@ -46,6 +47,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`regions[].fabric.roce`": RoceSpec,
     "`regions[].fabric.switch`": SwitchSpec,
     "`wan_links[]`": WanLinkSpec,
+    "`wan_links[].classes`": TrafficClasses,
 }
 UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB", "m": "m"}
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
@@ -110,7 +112,7 @@ def _default(field: FieldInfo) -> str:
         return "none"
     if isinstance(field.default, LocalProvider):
         return "`{kind: local}`"
-    if isinstance(field.default, RoceSpec):
+    if isinstance(field.default, RoceSpec | TrafficClasses):
         return "its defaults"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 

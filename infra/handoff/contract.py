@@ -6,16 +6,25 @@ checkout keeps working. Values that many hosts share stand once, on their pool o
 
 import re
 from dataclasses import asdict
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from infra.errors import CausewayError
+from infra.planning import addresses
 from infra.planning.plan import Plan
+from infra.planning.routes import Route
 from infra.planning.wan import CongestionControl
-from infra.spec import ClusterSpec, ExistingProvider, NodePoolSpec, RegionSpec
+from infra.spec import (
+    ClusterSpec,
+    ExistingProvider,
+    NodePoolSpec,
+    RegionSpec,
+    TrafficClasses,
+    WanLinkSpec,
+)
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -24,32 +33,59 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class LinkEndContract(_Part):
+    """Where a link ends in a region: at which host, with which address where Causeway makes the link."""
+
+    gateway: str | None = None
+    """A host of role gateway; None for the region's router."""
+    address: IPv4Interface | None = None
+
+
 class LinkContract(_Part):
     """One WAN link: as declared, and what planning made of it."""
 
     a: str
     b: str
     kind: str
+    backup_of: str | None = None
     rtt_ms: float
     bandwidth_mbps: float
     loss_pct: float
     mtu_bytes: int
+    """The largest packet inside the link's tunnel, where its kind has one."""
+    handover_mtu_bytes: int
+    """The largest packet the carrier takes at the link's ends."""
     mss_bytes: int
     bdp_bytes: int
     tcp_buffer_max_bytes: int
     congestion_control: CongestionControl
     reason: str
     expected_cubic_mbps: float
+    classes: TrafficClasses
+    ends: dict[str, LinkEndContract]
+    """By region: `a` and `b`."""
 
 
 class WanRoute(_Part):
-    """How a region's nodes reach one other region: the settings of the link that leads there."""
+    """How a region's nodes reach one other region.
+
+    Sizes are the primary path's; buffers and congestion control hold on the backup path, too.
+    """
 
     region: str
     cidr: IPv4Network
-    link: str
+    path: tuple[str, ...]
+    """The links on the way, in travelling order."""
+    backup_path: tuple[str, ...]
+    """The links while those of `path` are down; none when there is no other way."""
+    rtt_ms: float
+    bandwidth_mbps: float
+    loss_pct: float
+    """Of the primary path, as declared."""
     congestion_control: CongestionControl
+    reason: str
     mtu_bytes: int
+    mss_bytes: int
 
 
 class RegionContract(_Part):
@@ -62,9 +98,16 @@ class RegionContract(_Part):
     mtu_bytes: int
     ssh_user: str
     ssh_private_key_file: str
+    asn: int
+    """The region's private AS number, for BGP between gateways."""
+    gateways: tuple[str, ...]
+    """Hosts at which the region's WAN links end; none where its router does that."""
+    gateway_address: IPv4Address | None = None
+    """Where nodes send traffic for other regions; None where only the machines' own routes know."""
     tcp_buffer_max_bytes: int
-    """The largest socket buffer any link of the region needs; 0 for a region without links."""
+    """The largest socket buffer any route of the region needs; 0 for a region without links."""
     wan_routes: tuple[WanRoute, ...]
+    """One for every region that links lead to, also through others, in declared order."""
 
 
 class PoolContract(_Part):
@@ -128,17 +171,11 @@ def stack_dir(stack: str) -> Path:
 
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
-    links = {
-        link.name: LinkContract(
-            **link.model_dump(exclude={"name", "flows", "mtu_bytes"}), **asdict(plan.links[link.name])
-        )
-        for link in spec.wan_links
-    }
     return Contract(
         stack=stack,
         cluster=spec.name,
         known_hosts_file=str(stack_dir(stack) / "ssh" / "known_hosts"),
-        regions={region.name: _region(spec, region, links, stack) for region in spec.regions},
+        regions={region.name: _region(spec, region, plan, stack) for region in spec.regions},
         pools={
             f"{region.name}-{pool.name}": _pool(region, pool)
             for region in spec.regions
@@ -150,7 +187,7 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
             )
             for node in plan.nodes
         },
-        links=links,
+        links={link.name: _link(spec, index, link, plan) for index, link in enumerate(spec.wan_links)},
         waves=spec.rollout(),
     )
 
@@ -170,13 +207,11 @@ def load_contract(path: Path) -> Contract:
         ) from None
 
 
-def _region(
-    spec: ClusterSpec, region: RegionSpec, links: dict[str, LinkContract], stack: str
-) -> RegionContract:
-    own = {name: link for name, link in links.items() if region.name in (link.a, link.b)}
+def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> RegionContract:
     provider = region.provider
     existing = provider if isinstance(provider, ExistingProvider) else None
     generated_key = str(stack_dir(stack) / "ssh" / "id_ed25519")
+    routes = plan.routes[region.name]
     return RegionContract(
         provider=provider.kind,
         cidr=region.cidr,
@@ -185,28 +220,51 @@ def _region(
         mtu_bytes=region.mtu_bytes,
         ssh_user=existing.ssh_user if existing else "root",
         ssh_private_key_file=(existing and existing.ssh_key_file) or generated_key,
-        tcp_buffer_max_bytes=max((link.tcp_buffer_max_bytes for link in own.values()), default=0),
-        wan_routes=_routes(spec, region.name, own),
+        asn=addresses.FIRST_ASN + spec.regions.index(region),
+        gateways=tuple(node.name for node in plan.gateways(region.name)),
+        gateway_address=_gateway_address(region, plan),
+        tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
+        wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
     )
 
 
-def _routes(spec: ClusterSpec, region: str, own: dict[str, LinkContract]) -> tuple[WanRoute, ...]:
-    """One route per neighbouring region; where two links lead to it, the one declared first."""
-    routes: dict[str, WanRoute] = {}
-    for name, link in own.items():
-        route = _route(spec, region, name, link)
-        routes.setdefault(route.region, route)
-    return tuple(routes.values())
+def _gateway_address(region: RegionSpec, plan: Plan) -> IPv4Address | None:
+    gateways = plan.gateways(region.name)
+    if len(gateways) > 1:
+        return addresses.gateway_vip(region.cidr)
+    if gateways:
+        return gateways[0].address
+    return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
 
 
-def _route(spec: ClusterSpec, region: str, name: str, link: LinkContract) -> WanRoute:
-    far = spec.region(link.b if link.a == region else link.a)
+def _route(far: RegionSpec, route: Route) -> WanRoute:
     return WanRoute(
         region=far.name,
         cidr=far.cidr,
-        link=name,
-        congestion_control=link.congestion_control,
-        mtu_bytes=link.mtu_bytes,
+        path=route.primary.links,
+        backup_path=route.backup.links if route.backup else (),
+        rtt_ms=route.primary.rtt_ms,
+        bandwidth_mbps=route.primary.bandwidth_mbps,
+        loss_pct=route.primary.loss_pct,
+        congestion_control=route.congestion_control,
+        reason=route.reason,
+        mtu_bytes=route.primary.mtu_bytes,
+        mss_bytes=route.primary.mss_bytes,
+    )
+
+
+def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkContract:
+    emulated = all(spec.region(end).provider.kind == "local" for end in (link.a, link.b))
+    return LinkContract(
+        **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps"}),
+        **asdict(plan.links[link.name]),
+        ends={
+            region: LinkEndContract(
+                gateway=node.name if (node := plan.ends[link.name][region]) else None,
+                address=interface if emulated else None,
+            )
+            for region, interface in zip((link.a, link.b), addresses.link_interfaces(index), strict=True)
+        },
     )
 
 

@@ -1,8 +1,9 @@
 """Host names and addresses, decided by the declaration so that every run gives the same ones.
 
 A region's range is cut into 16 equal blocks. Block 0 belongs to the region itself (its first
-address is the router's); pool number i (from 0, in declared order) owns block i + 1. Changing one
-pool's count therefore never renumbers another pool, and a pool appended at the end renumbers none.
+address is the router's, its second the one that gateways share); pool number i (from 0, in declared
+order) owns block i + 1. Changing one pool's count therefore never renumbers another pool, and a pool
+appended at the end renumbers none.
 """
 
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
@@ -12,13 +13,20 @@ from infra.spec import NodePoolSpec, RegionSpec
 BLOCKS = 16
 MAX_POOLS = BLOCKS - 1
 LINK_NETWORK = IPv4Network("100.100.0.0/16")
-"""Transfer networks of WAN links, one /30 each, in declared order; seen by the region routers only."""
+"""Transfer networks of WAN links, one /30 each, in declared order; seen by the links' ends only."""
 MAX_LINKS = LINK_NETWORK.num_addresses // 4
+FIRST_ASN = 64512
+"""The first AS number for private use (RFC 6996); a region's is its number in declared order after it."""
 
 
 def router_address(cidr: IPv4Network) -> IPv4Address:
     """The address by which a region's nodes reach everything outside the region."""
     return cidr.network_address + 1
+
+
+def gateway_vip(cidr: IPv4Network) -> IPv4Address:
+    """The address that a region's gateways share, when there are several: one of them holds it (VRRP)."""
+    return cidr.network_address + 2
 
 
 def block_size(cidr: IPv4Network) -> int:
@@ -52,6 +60,6 @@ def host_name(region: RegionSpec, pool: NodePoolSpec, number: int) -> str:
 
 
 def link_interfaces(index: int) -> tuple[IPv4Interface, IPv4Interface]:
-    """The two router interfaces of link number `index`: (a's, b's), in one /30."""
+    """The interfaces at the two ends of link number `index`: (a's, b's), in one /30."""
     base = LINK_NETWORK.network_address + 4 * index
     return IPv4Interface(f"{base + 1}/30"), IPv4Interface(f"{base + 2}/30")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from infra.planning import addresses, wan
+from infra.planning import addresses, routes, wan
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
 
 
@@ -22,15 +22,25 @@ class PlannedNode:
 
 @dataclass(frozen=True)
 class Plan:
-    """What would stand. `links` maps a link's name to what it asks of the hosts."""
+    """What would stand. `links` maps a link's name to what it asks of the hosts.
+
+    `routes` maps a region and another one to the way between them, `ends` a link's name and a region to the
+    gateway node at which it ends there; None stands for the region's router, where there is no such node.
+    """
 
     nodes: tuple[PlannedNode, ...]
     links: dict[str, wan.LinkPlan]
+    routes: dict[str, dict[str, routes.Route]]
+    ends: dict[str, dict[str, PlannedNode | None]]
     resources: dict[str, int]
 
     def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
         """The nodes of one region, in declared order."""
         return tuple(node for node in self.nodes if node.region == region)
+
+    def gateways(self, region: str) -> tuple[PlannedNode, ...]:
+        """The nodes at which a region's WAN links end; none where its router does that."""
+        return tuple(node for node in self.region_nodes(region) if node.role == "gateway")
 
     def pool_nodes(self, region: str, pool: str) -> tuple[PlannedNode, ...]:
         """The nodes of one pool, in node order."""
@@ -46,7 +56,19 @@ def make_plan(spec: ClusterSpec) -> Plan:
         for node in _pool_nodes(region, index, pool)
     )
     links = {link.name: wan.plan_link(link) for link in spec.wan_links}
-    return Plan(nodes, links, _resource_counts(spec))
+    ends = _link_ends(spec, nodes)
+    return Plan(nodes, links, routes.plan_routes(spec), ends, _resource_counts(spec))
+
+
+def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:
+    """Link number i of a region ends at its gateway number i mod n, in declared order."""
+    ends: dict[str, dict[str, PlannedNode | None]] = {link.name: {} for link in spec.wan_links}
+    for region in spec.regions:
+        gateways = [node for node in nodes if node.region == region.name and node.role == "gateway"]
+        own = [link.name for link in spec.wan_links if region.name in (link.a, link.b)]
+        for number, name in enumerate(own):
+            ends[name][region.name] = gateways[number % len(gateways)] if gateways else None
+    return ends
 
 
 def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[PlannedNode]:

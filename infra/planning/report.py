@@ -24,6 +24,10 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
         "stack": stack,
         "regions": {region.name: _region(region, by_pool) for region in spec.regions},
         "wan": {name: asdict(link) for name, link in plan.links.items()},
+        "routes": {
+            source: {target: asdict(route) for target, route in routes.items()}
+            for source, routes in plan.routes.items()
+        },
         "nodes": [
             {
                 "name": node.name,

@@ -2,7 +2,7 @@
 
 from infra.spec.cluster import ClusterSpec
 from infra.spec.fabric import FabricSpec, RoceSpec, SwitchSpec
-from infra.spec.link import WanLinkSpec
+from infra.spec.link import TrafficClasses, WanLinkSpec
 from infra.spec.region import (
     ExistingHost,
     ExistingProvider,
@@ -21,5 +21,6 @@ __all__ = [
     "RegionSpec",
     "RoceSpec",
     "SwitchSpec",
+    "TrafficClasses",
     "WanLinkSpec",
 ]

@@ -9,6 +9,27 @@ from infra.spec.base import Float, Int, Spec
 LinkKind = Literal["dedicated_fiber", "sdwan", "vpn"]
 
 
+class TrafficClasses(Spec):
+    """Shares of a link that classes of traffic are sure of when it is full; what one leaves, others take.
+
+    Classes as in RFC 4594. Together they are at most 100.
+    """
+
+    management_pct: Float = Field(default=10, gt=0)
+    """Routing, SSH, ICMP (CS6, CS2): served first."""
+    scheduler_pct: Float = Field(default=20, gt=0)
+    """Schedulers and service discovery (AF21)."""
+    replication_pct: Float = Field(default=60, gt=0)
+    """Data between regions (AF11), and whatever is marked otherwise."""
+    scavenger_pct: Float = Field(default=5, gt=0)
+    """What may wait (CS1, LE)."""
+
+    @property
+    def total_pct(self) -> float:
+        """What all classes are promised together."""
+        return self.management_pct + self.scheduler_pct + self.replication_pct + self.scavenger_pct
+
+
 class WanLinkSpec(Spec):
     """One road between two regions, with what the carrier promised for it."""
 
@@ -19,7 +40,9 @@ class WanLinkSpec(Spec):
     b: str
     """Name of the region at the other end."""
     kind: LinkKind = "dedicated_fiber"
-    """How the carrier makes the link."""
+    """A line of your own, a carrier's overlay (ESP, AES-GCM), or WireGuard between gateway nodes."""
+    backup_of: str | None = None
+    """Name of the link between the same regions that this one stands in for, and only while that is down."""
     rtt_ms: Float
     """Round trip, both directions together."""
     bandwidth_mbps: Float
@@ -27,6 +50,10 @@ class WanLinkSpec(Spec):
     loss_pct: Float = 0.0
     """Packets lost in each direction, per cent."""
     mtu_bytes: Int = 1500
-    """Largest packet the link takes; what tunnels add counts."""
+    """Largest packet the line takes; what the tunnel of `sdwan` or `vpn` adds goes off it."""
     flows: Int = Field(default=8, ge=1)
     """Parallel TCP flows that replication over this link opens; decides the congestion control."""
+    single_flow_mbps: Float | None = Field(default=None, gt=0)
+    """Rate that one TCP flow has to reach; unset asks for none."""
+    classes: TrafficClasses = TrafficClasses()
+    """How gateway nodes share a full link."""
