@@ -45,7 +45,11 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         group_name("region", name): _region(region, servers[name])
         for name, region in contract.regions.items()
     }
-    return groups | {group_name("pool", key): _pool(pool) for key, pool in contract.pools.items()}
+    pools = {
+        group_name("pool", key): _pool(pool, contract.regions[pool.region])
+        for key, pool in contract.pools.items()
+    }
+    return groups | pools
 
 
 def _time_servers(contract: Contract) -> dict[str, list[str]]:
@@ -67,16 +71,21 @@ def _region(region: RegionContract, time_servers: list[str]) -> dict[str, Any]:
     }
     if region.wan_routes:
         variables["tcp_tuning_buffer_max_bytes"] = region.tcp_buffer_max_bytes
+        via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
         variables["tcp_tuning_wan_routes"] = [
             {
                 "cidr": str(route.cidr),
                 "congestion_control": route.congestion_control,
                 "mtu_bytes": route.mtu_bytes,
+                **via,
             }
             for route in region.wan_routes
         ]
     return variables
 
 
-def _pool(pool: PoolContract) -> dict[str, Any]:
-    return {} if pool.shm_gib is None else {"base_shm_gib": pool.shm_gib}
+def _pool(pool: PoolContract, region: RegionContract) -> dict[str, Any]:
+    variables: dict[str, Any] = {} if pool.shm_gib is None else {"base_shm_gib": pool.shm_gib}
+    if pool.role == "gateway" and region.wan_routes:
+        variables["tcp_tuning_wan_routes"] = []  # gateways learn their routes from each other
+    return variables

@@ -9,6 +9,7 @@ from infra.checks.load import load_spec
 from infra.errors import CausewayError
 from infra.handoff.contract import Contract, build_contract, load_contract
 from infra.planning.plan import make_plan
+from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,7 +34,15 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
 
 
 @pytest.mark.parametrize(
-    "place", [(), ("regions", "tokyo"), ("hosts", "tokyo-gpu-0"), ("links", "trans-sea")]
+    "place",
+    [
+        (),
+        ("regions", "tokyo"),
+        ("hosts", "tokyo-gpu-0"),
+        ("links", "trans-sea"),
+        ("links", "trans-sea", "ends", "tokyo"),
+        ("links", "trans-sea", "classes"),
+    ],
 )
 def test_an_unknown_key_is_refused_at_every_level(
     contract: Contract, place: tuple[str, ...], tmp_path: Path
@@ -61,6 +70,49 @@ def test_a_missing_contract_names_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(CausewayError, match="no contract at") as raised:
         load_contract(tmp_path / "contract.json")
     assert "./run up" in raised.value.hint
+
+
+def with_gateways(counts: tuple[int, int], provider: str = "local") -> Contract:
+    """The embedded cluster with a pool of so many gateways at the end of each region."""
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    for region, count in zip(data["regions"], counts, strict=True):
+        region["provider"] = {"kind": provider}
+        region["pools"] += [{"name": "edge", "role": "gateway", "count": count}] if count else []
+    spec = ClusterSpec.model_validate(data)
+    return build_contract(spec, make_plan(spec), "some")
+
+
+@pytest.mark.parametrize(
+    ("counts", "addresses"),
+    [
+        ((0, 0), ("10.81.0.1", "10.82.0.1")),  # the routers
+        ((1, 0), ("10.81.48.0", "10.82.0.1")),  # the one gateway itself
+        ((2, 3), ("10.81.0.2", "10.82.0.2")),  # an address they share
+    ],
+)
+def test_nodes_send_traffic_for_other_regions_to_a_gateway(
+    counts: tuple[int, int], addresses: tuple[str, str]
+) -> None:
+    contract = with_gateways(counts)
+    assert tuple(str(region.gateway_address) for region in contract.regions.values()) == addresses[::-1]
+    assert [len(region.gateways) for region in contract.regions.values()] == [*counts[::-1]]
+    ends = contract.links["trans-sea"].ends
+    assert ends["tokyo"].gateway == ("tokyo-edge-0" if counts[0] else None)
+    assert str(ends["tokyo"].address) == "100.100.0.1/30"
+    assert str(ends["shanghai"].address) == "100.100.0.2/30"
+
+
+def test_regions_that_stand_elsewhere_have_only_what_is_declared() -> None:
+    contract = with_gateways((0, 0), "existing")
+    assert contract.regions["tokyo"].gateway_address is None
+    assert contract.links["trans-sea"].ends["tokyo"].address is None
+
+
+def test_regions_have_as_numbers_of_their_own(contract: Contract) -> None:
+    assert {name: region.asn for name, region in contract.regions.items()} == {
+        "tokyo": 64512,
+        "shanghai": 64513,
+    }
 
 
 def test_every_host_belongs_to_its_region(contract: Contract) -> None:

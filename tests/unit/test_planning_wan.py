@@ -86,6 +86,31 @@ def test_reason_has_the_numbers() -> None:
     assert reason == "8 CUBIC flows carry 37 of 100 Mbit/s at 70 ms and 0.2 % loss"
 
 
+@pytest.mark.parametrize(
+    ("kind", "path_mtu_bytes", "inside_bytes", "handover_bytes"),
+    [
+        ("dedicated_fiber", 1500, 1500, 1500),
+        ("vpn", 1500, 1440, 1500),  # made by our gateways on the bare line
+        ("vpn", 9000, 8940, 9000),
+        ("sdwan", 1500, 1446, 1446),  # made by the carrier, who hands the tunnel over
+        ("sdwan", 9000, 8946, 8946),
+        ("sdwan", 1499, 1442, 1442),  # ESP ends on a multiple of 4
+    ],
+)
+def test_a_tunnel_costs_bytes(kind: str, path_mtu_bytes: int, inside_bytes: int, handover_bytes: int) -> None:
+    planned = wan.plan_link(link(kind=kind, mtu_bytes=path_mtu_bytes))
+    assert (planned.mtu_bytes, planned.handover_mtu_bytes) == (inside_bytes, handover_bytes)
+    assert planned.mss_bytes == inside_bytes - 40
+
+
+def test_one_flow_that_cubic_cannot_carry_asks_for_bbr() -> None:
+    many = {"loss_pct": 0.0001, "flows": 4}
+    assert wan.plan_link(link(**many, single_flow_mbps=700)).congestion_control == "cubic"
+    planned = wan.plan_link(link(**many, single_flow_mbps=800))
+    assert planned.congestion_control == "bbr"
+    assert planned.reason == "one CUBIC flow carries 732 of 800 Mbit/s at 80 ms and 0.0001 % loss"
+
+
 def test_segment_is_the_mtu_without_headers() -> None:
     planned = wan.plan_link(link(mtu_bytes=1420))
     assert (planned.mtu_bytes, planned.mss_bytes) == (1420, 1380)

@@ -44,6 +44,21 @@ def test_several_next_hops_are_refused(tcp: ModuleType) -> None:
         tcp.route_to(FAR, [{"dst": "default", "nexthops": [], "protocol": "4"}])
 
 
+def test_a_declared_gateway_is_the_next_hop(tcp: ModuleType) -> None:
+    wanted = {"cidr": str(FAR), "via": "10.81.0.2"}
+    assert tcp.next_hop(wanted, [DEFAULT, LOCAL]) == {
+        "dst": "10.81.0.2",
+        "gateway": "10.81.0.2",
+        "dev": "eth0",
+    }
+    assert tcp.next_hop({"cidr": str(FAR)}, [DEFAULT, LOCAL]) == DEFAULT
+
+
+def test_a_gateway_elsewhere_is_refused(tcp: ModuleType) -> None:
+    with pytest.raises(tcp.RefusedError, match=r"gateway 10\.99\.0\.2 is not on a network of this node"):
+        tcp.next_hop({"cidr": str(FAR), "via": "10.99.0.2"}, [DEFAULT, LOCAL])
+
+
 def test_only_metrics_of_ours_are_compared(tcp: ModuleType) -> None:
     route = {**DEFAULT, "metrics": [{"mtu": 1400, "congestion": "bbr", "initcwnd": 10}]}
     assert tcp.route_metrics(route) == {"congestion": "bbr", "mtu": 1400}

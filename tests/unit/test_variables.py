@@ -33,10 +33,24 @@ def test_regions_get_their_place_in_the_world(contract: Contract) -> None:
 
 def test_routes_lead_to_the_other_region_only(contract: Contract) -> None:
     variables = role_variables(contract)
-    route = {"cidr": "10.82.0.0/16", "congestion_control": "bbr", "mtu_bytes": 1500}
-    assert variables["region_tokyo"]["tcp_tuning_wan_routes"] == [route]
-    assert variables["region_shanghai"]["tcp_tuning_wan_routes"] == [{**route, "cidr": "10.81.0.0/16"}]
+    settings = {"congestion_control": "bbr", "mtu_bytes": 1500}
+    for region, far, via in (
+        ("tokyo", "10.82.0.0/16", "10.81.0.1"),
+        ("shanghai", "10.81.0.0/16", "10.82.0.1"),
+    ):
+        routes = variables[f"region_{region}"]["tcp_tuning_wan_routes"]
+        assert routes == [{"cidr": far, "via": via, **settings}]
     assert variables["region_tokyo"]["tcp_tuning_buffer_max_bytes"] == 16 * 2**20
+
+
+def test_gateways_get_no_routes_from_us() -> None:
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    data["regions"][0]["pools"].append({"name": "edge", "role": "gateway", "count": 2})
+    contract = contract_of(ClusterSpec.model_validate(data))
+    variables = role_variables(contract)
+    assert variables["region_tokyo"]["tcp_tuning_wan_routes"][0]["via"] == "10.81.0.2"
+    assert variables["pool_tokyo_edge"] == {"tcp_tuning_wan_routes": []}
+    assert "tokyo-edge-0" in feature_hosts(contract, "tcp_tuning")
 
 
 def test_a_region_without_links_is_not_tuned(contract: Contract) -> None:

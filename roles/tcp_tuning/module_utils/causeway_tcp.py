@@ -127,6 +127,19 @@ def route_to(network: ipaddress.IPv4Network, routes: list[dict[str, Any]]) -> di
     return best
 
 
+def next_hop(wanted: dict[str, Any], routes: list[dict[str, Any]]) -> dict[str, Any]:
+    """The route whose next hop a WAN route takes: its declared gateway's, or the one traffic takes anyway.
+
+    RefusedError when the gateway stands on no network of this node.
+    """
+    if "via" not in wanted:
+        return route_to(ipaddress.IPv4Network(wanted["cidr"]), routes)
+    there = route_to(ipaddress.IPv4Network(wanted["via"]), routes)
+    if "gateway" in there:
+        raise RefusedError(f"the gateway {wanted['via']} is not on a network of this node")
+    return {"dst": wanted["via"], "gateway": wanted["via"], "dev": there["dev"]}
+
+
 def route_metrics(route: dict[str, Any]) -> dict[str, Any]:
     """Those of a route's metrics that are set here: congestion (its congestion control) and mtu (bytes)."""
     metrics = {key: value for part in route.get("metrics", []) for key, value in part.items()}
@@ -147,7 +160,7 @@ def apply_route(wanted: dict[str, Any], dry_run: bool) -> bool:
     probe_congestion_control(wanted["congestion_control"])
     network = ipaddress.IPv4Network(wanted["cidr"])
     table = main_table()
-    base = route_to(network, [route for route in table if not is_ours(route)])
+    base = next_hop(wanted, [route for route in table if not is_ours(route)])
     metrics = wanted_metrics(wanted, base["dev"])
     hop = {key: base[key] for key in ("gateway", "dev") if key in base}
     for route in table:

@@ -54,6 +54,17 @@ def test_connections_inside_the_region(host: Host, expect: Expect) -> None:
     assert ask(host, CONNECT, near) == {near: expect.tcp_tuning_default_congestion_control}
 
 
+def test_traffic_leaves_by_the_declared_gateway(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    far = {address: route for address, route in far_addresses(expect).items() if route.get("via")}
+    if not far:
+        verdict.not_declared("no gateway is declared")
+    refusals = [why for route in far.values() if (why := refused_route(host, route["cidr"]))]
+    if refusals:
+        verdict.unsupported(refusals[0])
+    found = {to: json.loads(host.run(f"ip -json route get {to}").stdout)[0].get("gateway") for to in far}
+    assert found == {address: route["via"] for address, route in far.items()}
+
+
 def test_packets_fit_the_link(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     limits = {
         address: route["mtu_bytes"]
