@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from infra.errors import CausewayError
 from infra.planning import addresses
+from infra.planning.fabric import FabricNic, FabricPlan
 from infra.planning.plan import Plan
 from infra.planning.routes import Route
 from infra.planning.wan import CongestionControl
@@ -27,6 +28,8 @@ from infra.spec import (
 )
 
 SCHEMA_VERSION: Literal[1] = 1
+ECN_CAPABLE = 0b10
+"""ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
 
 
 class _Part(BaseModel):
@@ -88,6 +91,43 @@ class WanRoute(_Part):
     mss_bytes: int
 
 
+class RoceContract(_Part):
+    """How RDMA traffic is marked. `tos` is the IP header's byte: the DSCP, and ECN-capable."""
+
+    dscp: int
+    tos: int
+    priority: int
+    cnp_dscp: int
+    cnp_priority: int
+
+
+class FabricContract(_Part):
+    """What the fabric ports of a region's hosts share."""
+
+    kind: str
+    link_gbps: int
+    planes: int
+    rails: int
+    mtu_bytes: int
+    roce: RoceContract
+    rail_cidrs: tuple[IPv4Network, ...]
+    """Hosts' addresses on each rail, plane by plane: reached through the port on that rail and plane."""
+
+
+class FabricNicContract(_Part):
+    """One fabric port of a host, and the port of the leaf (counted from 0) it is cabled to."""
+
+    name: str
+    address: IPv4Address
+    prefix: int
+    gateway: IPv4Address
+    """The leaf's address, by which the rest of the rail is reached."""
+    rail: int
+    plane: int
+    leaf: str
+    port: int
+
+
 class RegionContract(_Part):
     """What all nodes of a region share."""
 
@@ -108,6 +148,7 @@ class RegionContract(_Part):
     """The largest socket buffer any route of the region needs; 0 for a region without links."""
     wan_routes: tuple[WanRoute, ...]
     """One for every region that links lead to, also through others, in declared order."""
+    fabric: FabricContract | None = None
 
 
 class PoolContract(_Part):
@@ -130,6 +171,8 @@ class HostContract(_Part):
     pool: str
     address: IPv4Address
     ssh_port: int = 22
+    fabric: tuple[FabricNicContract, ...] = ()
+    """NIC by NIC and within a NIC plane by plane; empty for a node that is not on the fabric."""
 
 
 class Contract(_Part):
@@ -171,6 +214,11 @@ def stack_dir(stack: str) -> Path:
 
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
+    nics = {
+        node: tuple(_nic(fabric, nic) for nic in found)
+        for region, fabric in plan.fabrics.items()
+        for node, found in plan.fabric_nics(region)
+    }
     return Contract(
         stack=stack,
         cluster=spec.name,
@@ -183,7 +231,10 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
         },
         hosts={
             node.name: HostContract(
-                pool=f"{node.region}-{node.pool}", address=node.address, ssh_port=node.ssh_port
+                pool=f"{node.region}-{node.pool}",
+                address=node.address,
+                ssh_port=node.ssh_port,
+                fabric=nics.get(node.name, ()),
             )
             for node in plan.nodes
         },
@@ -207,6 +258,34 @@ def load_contract(path: Path) -> Contract:
         ) from None
 
 
+def _nic(fabric: FabricPlan, nic: FabricNic) -> FabricNicContract:
+    return FabricNicContract(
+        name=nic.name,
+        address=nic.address,
+        prefix=nic.prefix,
+        gateway=nic.gateway,
+        rail=nic.rail,
+        plane=nic.plane,
+        leaf=fabric.switch_name("leaf", nic.plane, nic.leaf),
+        port=nic.port,
+    )
+
+
+def _fabric(plan: FabricPlan) -> FabricContract:
+    fabric, roce = plan.fabric, plan.fabric.roce
+    return FabricContract(
+        kind=fabric.kind,
+        link_gbps=fabric.link_gbps,
+        planes=fabric.planes,
+        rails=fabric.rails,
+        mtu_bytes=fabric.mtu_bytes,
+        roce=RoceContract(tos=roce.dscp << 2 | ECN_CAPABLE, **roce.model_dump()),
+        rail_cidrs=tuple(
+            plan.rail_range(plane, rail) for plane in range(fabric.planes) for rail in range(fabric.rails)
+        ),
+    )
+
+
 def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> RegionContract:
     provider = region.provider
     existing = provider if isinstance(provider, ExistingProvider) else None
@@ -225,6 +304,7 @@ def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> Re
         gateway_address=_gateway_address(region, plan),
         tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
         wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
+        fabric=_fabric(plan.fabrics[region.name]) if region.name in plan.fabrics else None,
     )
 
 

@@ -14,6 +14,8 @@ BLOCKS = 16
 MAX_POOLS = BLOCKS - 1
 LINK_NETWORK = IPv4Network("100.100.0.0/16")
 """Transfer networks of WAN links, one /30 each, in declared order; seen by the links' ends only."""
+UPLINK_NETWORK = IPv4Network("100.90.0.0/16")
+"""Links between a machine and the routers of the regions that stand on it, one /31 each."""
 MAX_LINKS = LINK_NETWORK.num_addresses // 4
 FIRST_ASN = 64512
 """The first AS number for private use (RFC 6996); a region's is its number in declared order after it."""

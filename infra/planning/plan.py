@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from infra.planning import addresses, routes, wan
+from infra.planning.fabric import FabricNic, FabricPlan, plan_fabric
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
 
 
@@ -26,13 +27,22 @@ class Plan:
 
     `routes` maps a region and another one to the way between them, `ends` a link's name and a region to the
     gateway node at which it ends there; None stands for the region's router, where there is no such node.
+    `fabrics` holds the regions that have one.
     """
 
     nodes: tuple[PlannedNode, ...]
     links: dict[str, wan.LinkPlan]
     routes: dict[str, dict[str, routes.Route]]
     ends: dict[str, dict[str, PlannedNode | None]]
+    fabrics: dict[str, FabricPlan]
     resources: dict[str, int]
+
+    def fabric_nics(self, region: str) -> Iterator[tuple[str, tuple[FabricNic, ...]]]:
+        """The nodes on a region's fabric, in declared order, each with its ports."""
+        fabric = self.fabrics[region]
+        on_fabric = (node.name for node in self.region_nodes(region) if node.pool in fabric.pools)
+        for number, name in enumerate(on_fabric):
+            yield name, fabric.nics(number)
 
     def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
         """The nodes of one region, in declared order."""
@@ -57,7 +67,9 @@ def make_plan(spec: ClusterSpec) -> Plan:
     )
     links = {link.name: wan.plan_link(link) for link in spec.wan_links}
     ends = _link_ends(spec, nodes)
-    return Plan(nodes, links, routes.plan_routes(spec), ends, _resource_counts(spec))
+    planned = (plan_fabric(index, region) for index, region in enumerate(spec.regions))
+    fabrics = {fabric.region: fabric for fabric in planned if fabric is not None}
+    return Plan(nodes, links, routes.plan_routes(spec), ends, fabrics, _resource_counts(spec))
 
 
 def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:

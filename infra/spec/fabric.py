@@ -62,6 +62,10 @@ class FabricSpec(Spec):
     """Speed of every link. With `planes` a NIC has one port of this speed in each plane."""
     oversubscription: Float = Field(default=1.0, ge=1)
     """Ports down to ports up of a leaf; training fabrics have 1 to 2."""
+    core_oversubscription: Float = Field(default=1.0, ge=1)
+    """Ports down to ports up of a spine, where there are cores."""
+    leaf_down_ports: Int | None = Field(default=None, ge=1, le=1024)
+    """Ports of a leaf that go to nodes; unset means as many as `radix` and `oversubscription` allow."""
     planes: Int = Field(default=1, ge=1, le=8)
     """Fabrics of the same shape side by side; each NIC has a port in each."""
     mtu_bytes: Int = Field(default=9000, ge=1280, le=9216)

@@ -6,18 +6,17 @@ hold 15 characters at most; where a full name does not fit, a hash stands in and
 
 import re
 from hashlib import sha256
-from ipaddress import IPv4Network
 from pathlib import Path
 
 from infra import ROOT
 from infra.errors import BadInputError
+from infra.planning import addresses
 
 RUN_DIR = Path("/run/causeway")
 NETNS_DIR = Path("/run/netns")
 CHECKOUT = ROOT
 
-UPLINK_NETWORK = IPv4Network("100.90.0.0/16")
-"""Where the /31 between the host and each region's router come from."""
+UPLINK_NETWORK = addresses.UPLINK_NETWORK
 
 BRIDGE = "br0"
 ROUTER_UPLINK = "up0"

@@ -1,0 +1,179 @@
+"""The fabric against designs that were published, and every port and address used once."""
+
+from collections import Counter
+from ipaddress import IPv4Network
+from typing import Any
+
+import pytest
+
+from infra.checks import parse_spec
+from infra.handoff.contract import build_contract
+from infra.planning import fabric as planning
+from infra.planning.fabric import FabricPlan
+from infra.planning.plan import Plan, make_plan
+from infra.spec import ClusterSpec, FabricSpec
+
+B200 = {"kind": "rail_optimized", "radix": 64, "rails": 8, "link_gbps": 400}
+B300 = {**B200, "radix": 128, "planes": 2}
+META = {
+    **B200,
+    "kind": "fat_tree",
+    "radix": 220,  # of the modular spines: 192 down and 28 up; a leaf uses 32 ports
+    "leaf_down_ports": 16,
+    "core_oversubscription": 7,
+}
+HPN = {**B200, "radix": 256, "link_gbps": 200, "planes": 2, "leaf_down_ports": 128}
+HPN_OVERSUBSCRIPTION = 128 * 200 / (60 * 400)
+
+
+def cluster(nodes: int, *more_pools: int, **fabric: Any) -> ClusterSpec:
+    nic_gbps = fabric["link_gbps"] * fabric.get("planes", 1)
+    pools = [
+        {"name": f"gpu{n}", "role": "gpu", "count": count, "nics": fabric["rails"], "nic_gbps": nic_gbps}
+        for n, count in enumerate((nodes, *more_pools))
+    ]
+    region = {"name": "r", "cidr": "10.0.0.0/8", "fabric": fabric, "pools": pools}
+    control = {"name": "control", "role": "control", "count": 3}
+    return parse_spec({"name": "c", "regions": [{**region, "pools": [control, *pools]}]})
+
+
+def plan(nodes: int, *more_pools: int, **fabric: Any) -> Plan:
+    return make_plan(cluster(nodes, *more_pools, **fabric))
+
+
+def fabric_of(nodes: int, **fabric: Any) -> FabricPlan:
+    return plan(nodes, **fabric).fabrics["r"]
+
+
+@pytest.mark.parametrize(
+    ("fabric", "nodes", "tiers", "leafs", "spines", "cores"),
+    [
+        (B200, 64, 2, 16, 8, 0),
+        (B200, 128, 2, 32, 16, 0),
+        (B200, 256, 2, 64, 32, 0),
+        (B200, 512, 3, 128, 128, 64),
+        (B300, 64, 2, 16, 8, 0),
+        (B300, 128, 2, 32, 16, 0),
+        (B300, 256, 2, 64, 32, 0),
+    ],
+)
+def test_nvidia_reference_architectures(
+    fabric: dict[str, Any], nodes: int, tiers: int, leafs: int, spines: int, cores: int
+) -> None:
+    planned = fabric_of(nodes, **fabric)
+    assert (planned.shape.tiers, planned.leafs, planned.spines, planned.cores) == (
+        tiers,
+        leafs,
+        spines,
+        cores,
+    )
+    assert planned.node_leaf_cables == 8 * nodes * fabric.get("planes", 1)
+    assert planned.leaf_spine_cables == planned.node_leaf_cables
+
+
+def test_meta_24k() -> None:
+    planned = fabric_of(3072, **META)
+    assert [pod.leafs * 16 for pod in planned.shape.pods] == [3072] * 8
+    assert planned.node_leaf_cables == planned.leaf_spine_cables == 24_576
+    assert planned.leaf_spine_cables / planned.spine_core_cables == pytest.approx(7, rel=0.03)
+
+
+def test_alibaba_hpn() -> None:
+    planned = fabric_of(1920, **HPN, oversubscription=HPN_OVERSUBSCRIPTION)
+    assert pytest.approx(1.067, abs=0.001) == HPN_OVERSUBSCRIPTION
+    assert (planning.down_ports(planned.fabric), planned.shape.leaf_up * 200) == (128, 60 * 400)
+    assert (planned.leafs, planned.spines) == (15 * 16, 120)
+
+
+@pytest.mark.parametrize(("radix", "two", "three"), [(64, 2048, 65_536), (128, 8192, 524_288)])
+def test_largest_cluster(radix: int, two: int, three: int) -> None:
+    fabric = FabricSpec.model_validate({**B200, "radix": radix})
+    assert planning.max_endpoints(fabric, 2) == two
+    assert planning.max_endpoints(fabric) == three
+    assert planning.max_endpoints(fabric.model_copy(update={"kind": "spine_leaf"})) == two
+    assert planning.max_endpoints(fabric.model_copy(update={"planes": 2})) == 2 * three
+
+
+@pytest.mark.parametrize(
+    ("fabric", "nodes"),
+    [
+        (B200, 33),
+        (B200, 300),
+        (B300, 65),
+        ({**B200, "kind": "fat_tree"}, 29),
+        ({**B200, "kind": "spine_leaf", "rails": 3, "radix": 16, "planes": 2}, 17),
+        ({**B200, "oversubscription": 2.0}, 100),
+    ],
+)
+def test_every_port_and_address_is_used_once(fabric: dict[str, Any], nodes: int) -> None:
+    planned = fabric_of(nodes, **fabric)
+    nics = [nic for node in range(nodes) for nic in planned.nics(node)]
+    assert len(nics) == planned.node_leaf_cables
+    assert max(Counter((nic.plane, nic.leaf, nic.port) for nic in nics).values()) == 1
+    assert all(nic.port < planning.down_ports(planned.fabric) for nic in nics)
+    assert {(nic.plane, nic.leaf) for nic in nics} == {
+        (plane, leaf) for plane in range(planned.fabric.planes) for leaf in range(planned.shape.leafs)
+    }
+    addresses = {nic.address for nic in nics}
+    gateways = {nic.gateway for nic in nics}
+    assert len(addresses) == len(nics)
+    assert addresses.isdisjoint(gateways)
+    for nic in nics:
+        subnet = IPv4Network(f"{nic.gateway}/{nic.prefix}", strict=False)
+        assert nic.address in subnet
+        assert nic.address not in (subnet.network_address, subnet.broadcast_address)
+        assert subnet.subnet_of(planned.rail_range(nic.plane, nic.rail))
+
+
+def test_rails_and_trees_differ_in_the_leaf_of_a_nic() -> None:
+    rails = fabric_of(64, **B200).nics(33)
+    assert [(nic.name, nic.leaf, nic.port) for nic in rails[:2]] == [("rail0", 8, 1), ("rail1", 9, 1)]
+    tree = fabric_of(64, **{**B200, "kind": "fat_tree"}).nics(33)
+    assert [(nic.name, nic.leaf, nic.port) for nic in tree[:2]] == [("rail0", 8, 8), ("rail1", 8, 9)]
+
+
+def test_ports_of_planes_are_named_after_both() -> None:
+    names = [(nic.name, nic.rail, nic.plane) for nic in fabric_of(2, **B300).nics(0)]
+    assert names[:3] == [("rail0p0", 0, 0), ("rail0p1", 0, 1), ("rail1p0", 1, 0)]
+
+
+def test_more_nodes_in_the_last_pool_move_no_address() -> None:
+    before, after = (dict(plan(40, count, **B200).fabric_nics("r")) for count in (1, 500))
+    assert before.items() <= after.items()
+
+
+def test_one_leaf_needs_no_spine() -> None:
+    planned = fabric_of(4, **{**B200, "kind": "fat_tree"})
+    assert (planned.shape.tiers, planned.leafs, planned.spines, planned.leaf_spine_cables) == (1, 1, 0, 0)
+
+
+def test_more_nodes_than_fit_have_no_shape() -> None:
+    fabric = FabricSpec.model_validate({**B200, "radix": 16})
+    assert planning.max_nodes(fabric) == 128
+    assert planning.Shape(fabric, 128).tiers == 3
+    with pytest.raises(ValueError, match="has 1 to 128"):
+        planning.Shape(fabric, 129)
+
+
+def test_the_contract_has_the_ports_of_nodes_on_the_fabric_only() -> None:
+    spec = cluster(2, **B200)
+    contract = build_contract(spec, make_plan(spec), "test")
+    assert contract.hosts["r-control-0"].fabric == ()
+    port = contract.hosts["r-gpu0-1"].fabric[7]
+    assert (port.name, port.rail, port.leaf, port.port) == ("rail7", 7, "r-leaf-7", 1)
+    fabric = contract.regions["r"].fabric
+    assert fabric is not None
+    assert (fabric.mtu_bytes, fabric.roce.tos) == (9000, 106)
+    assert port.address in fabric.rail_cidrs[7]
+
+
+def test_regions_without_a_range_get_one_each() -> None:
+    regions = [
+        cluster(2, **B200)
+        .regions[0]
+        .model_copy(update={"name": f"r{n}", "cidr": IPv4Network(f"10.{n}.0.0/16")})
+        for n in range(len(planning.DEFAULT_RANGES))
+    ]
+    ranges = [planning.fabric_range(number, region) for number, region in enumerate(regions)]
+    assert len(set(ranges)) == len(regions) == 14
+    assert planning.fabric_range(14, regions[0]) is None
