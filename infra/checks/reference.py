@@ -61,7 +61,7 @@ LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
     (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
     (WanLinkSpec, "loss_pct"): "0 to below 100",
-    (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`",
+    (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`, inside the tunnel",
 }
 WORDS: dict[Any, str] = {
     str: "text",

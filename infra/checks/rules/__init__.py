@@ -10,13 +10,21 @@ from infra.checks.rules.existing import (
     HostKeysAreKeys,
     HostsMatchTheProvider,
 )
+from infra.checks.rules.gateways import (
+    BackupsStandIn,
+    BackupsTakeOver,
+    GatewaysShareAnAddress,
+    TunnelsEndInGateways,
+)
 from infra.checks.rules.links import (
+    ClassesFitTheLink,
     FlowsFillTheLink,
     LinkEndsExist,
     LinksDoNotCompete,
     LossIsLow,
     MtuCarriesIpv6,
     MtuFitsThePath,
+    OneFlowIsCarried,
     RatesArePossible,
     RegionsAreOneCluster,
     RegionsAreReached,
@@ -75,6 +83,12 @@ ALL_RULES: tuple[Rule, ...] = (
     RatesArePossible(),
     LossIsLow(),
     FlowsFillTheLink(),
+    OneFlowIsCarried(),
+    ClassesFitTheLink(),
+    BackupsStandIn(),
+    BackupsTakeOver(),
+    TunnelsEndInGateways(),
+    GatewaysShareAnAddress(),
     WavesNameEveryRegion(),
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Protocol
 
 from infra.checks.problem import Problem, Severity
-from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec, WanLinkSpec
 
 
 class Rule(Protocol):
@@ -27,3 +27,9 @@ def pools(spec: ClusterSpec) -> Iterator[tuple[str, RegionSpec, int, NodePoolSpe
     for region_index, region in enumerate(spec.regions):
         for pool_index, pool in enumerate(region.pools):
             yield f"regions[{region_index}].pools[{pool_index}]", region, pool_index, pool
+
+
+def links(spec: ClusterSpec) -> Iterator[tuple[str, WanLinkSpec]]:
+    """Every WAN link: (path, the link)."""
+    for index, link in enumerate(spec.wan_links):
+        yield f"wan_links[{index}]", link
