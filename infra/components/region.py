@@ -61,6 +61,7 @@ class Region(pulumi.ComponentResource):
         self.register_outputs({"instances": self.instances})
 
     def _network(self, name: str, cluster: Cluster) -> LocalNetwork:
+        contract = cluster.contract.regions[name]
         peers = [str(other.cidr) for other in cluster.local_regions() if other.name != name]
         inputs = {
             "stack": cluster.stack,
@@ -68,6 +69,7 @@ class Region(pulumi.ComponentResource):
             "cidr": str(self.spec.cidr),
             "mtu_bytes": self.spec.mtu_bytes,
             "peers": peers,
+            "wan_gateway": str(contract.gateway_address) if contract.gateways else None,
         }
         opts = pulumi.ResourceOptions(parent=self, depends_on=[cluster.require_machine()])
         return LocalNetwork(f"{name}-network", inputs, opts)

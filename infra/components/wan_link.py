@@ -4,7 +4,6 @@ import pulumi
 
 from infra.components.cluster import Cluster
 from infra.components.region import Region
-from infra.planning import addresses
 from infra.providers.local.resources import LocalWanLink
 from infra.spec import WanLinkSpec
 
@@ -30,20 +29,20 @@ class WanLink(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> None:
-        index = [link.name for link in cluster.spec.wan_links].index(name)
-        a_address, b_address = addresses.link_interfaces(index)
+        link = cluster.contract.links[name]
+        ends = {"a": link.ends[link.a], "b": link.ends[link.b]}
         inputs = {
             "stack": cluster.stack,
             "link": name,
-            "a": a.spec.name,
-            "b": b.spec.name,
-            "a_address": str(a_address),
-            "b_address": str(b_address),
+            "a": link.a,
+            "b": link.b,
+            **{f"{side}_address": str(end.address) for side, end in ends.items()},
+            **{f"{side}_gateway": end.gateway for side, end in ends.items()},
             "a_cidr": str(a.spec.cidr),
             "b_cidr": str(b.spec.cidr),
-            "rtt_ms": self.spec.rtt_ms,
-            "bandwidth_mbps": self.spec.bandwidth_mbps,
-            "loss_pct": self.spec.loss_pct,
-            "mtu_bytes": self.spec.mtu_bytes,
+            "rtt_ms": link.rtt_ms,
+            "bandwidth_mbps": link.bandwidth_mbps,
+            "loss_pct": link.loss_pct,
+            "mtu_bytes": link.handover_mtu_bytes,
         }
         LocalWanLink(f"{name}-emulation", inputs, pulumi.ResourceOptions(parent=self, depends_on=[a, b]))

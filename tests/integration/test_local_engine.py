@@ -210,7 +210,7 @@ def test_the_rate_is_what_was_declared(pools: Pools) -> None:
 def test_a_killed_emulator_is_seen_and_healed(pools: Pools) -> None:
     folder = names.link_dir(STACK, LINK.name)
     netem = wan.supported_engine() == "netem"
-    device = names.link_interface(STACK, LINK.name)
+    device = names.link_interface(LINK.name)
     for role in ["qdisc"] if netem else ["a", "b", "wire"]:
         if netem:
             run(["tc", "-n", TOKYO.router, "qdisc", "del", "dev", device, "root"])
@@ -238,6 +238,41 @@ def test_a_reused_process_id_is_not_taken_for_the_emulator() -> None:
         assert stranger.poll() is None
         assert wan.inspect(LINK).up
         stranger.kill()
+
+
+def test_a_link_ends_in_a_gateway_node_at_one_end_and_in_the_router_at_the_other(pools: Pools) -> None:
+    gateway, device = pools[0][1], names.link_interface(LINK.name)
+    wan.remove(STACK, LINK.name)
+    link = replace(LINK, a_gateway=gateway.name)
+    wan.ensure(link)
+    try:
+        assert device in netns.links(gateway.container)
+        assert device not in netns.links(TOKYO.router)
+        far = ["ping", "-q", "-c", "5", "-i", "0.2", str(link.b_address.ip)]
+        said = in_node(gateway, *far)
+        assert LINK.rtt_ms - CLOCK_MS <= float(said.rsplit("= ", 1)[1].split("/")[0]) < LINK.rtt_ms + 15
+        routes = netns.read(gateway.container, "-4", "route", "show", str(SHANGHAI.cidr))
+        assert not routes, "a gateway finds its own"
+        reconcile(pools[0][:1])
+        assert "gone" in str(wan.inspect(link).problem)
+        reconcile(pools[0])
+        wan.ensure(link)
+        assert " 0% packet loss" in in_node(gateway, *far)
+    finally:
+        wan.remove(STACK, LINK.name)
+    assert device not in netns.links(gateway.container)
+
+
+def test_other_regions_are_reached_through_the_gateway_node_that_is_named(pools: Pools) -> None:
+    gateway = pools[0][1]
+    network.ensure(replace(TOKYO, wan_gateway=gateway.address), [SHANGHAI.cidr])
+    try:
+        route = netns.read(TOKYO.router, "-4", "route", "get", str(SHANGHAI.cidr[256]))[0]
+        assert (route["gateway"], route["dev"]) == (str(gateway.address), names.BRIDGE)
+    finally:
+        network.ensure(TOKYO, [SHANGHAI.cidr])
+    route = netns.read(TOKYO.router, "-4", "route", "get", str(SHANGHAI.cidr[256]))[0]
+    assert route["dev"] == names.link_interface(LINK.name)
 
 
 def test_only_what_differs_is_made_anew(pools: Pools) -> None:

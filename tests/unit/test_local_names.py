@@ -17,7 +17,7 @@ LONG = "l" * 63
     [
         names.host_uplink(LONG, LONG),
         names.bridge_port(LONG, LONG),
-        names.link_interface(LONG, LONG),
+        names.link_interface(LONG),
         names.BRIDGE,
         names.ROUTER_UPLINK,
     ],
@@ -30,6 +30,11 @@ def test_names_that_run_together_are_told_apart_by_their_hash() -> None:
     assert names.router_netns("a-b", "c") == names.router_netns("a", "b-c")
     assert names.host_uplink("a-b", "c") != names.host_uplink("a", "b-c")
     assert names.netns_marker("a-b", "cw-a-b-c") != names.netns_marker("a", "cw-a-b-c")
+
+
+def test_a_link_is_recognised_by_its_interface() -> None:
+    assert names.link_interface("trans-sea") == "wan-trans-sea"
+    assert names.link_interface(LONG) != names.link_interface(LONG[1:])
 
 
 def test_a_mac_address_is_local_unicast_and_stays() -> None:

@@ -1,7 +1,8 @@
 """A region's network: a namespace with its bridge, its router and its NAT, and one uplink to the host.
 
 The region's own traffic never meets the host's bridges or iptables. Traffic to another region has no road
-but a WAN link: without one the router answers "unreachable", and the host drops what tries its uplinks.
+but a WAN link, which the router or the region's gateway nodes hold: without one the router answers
+"unreachable", and the host drops what tries its uplinks.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,8 @@ class RegionNetwork:
     region: str
     cidr: IPv4Network
     mtu_bytes: int
+    wan_gateway: IPv4Address | None = None
+    """Where traffic for other regions goes, when gateway nodes hold the WAN links."""
 
     @property
     def router(self) -> str:
@@ -78,8 +81,12 @@ def ensure(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
         netns.sysctl(None, "net.ipv4.ip_forward", "1")
         netns.sysctl(net.router, "net.ipv4.ip_forward", "1")
         _bridge(net)
+        # Nodes would remember a redirect past the address that gateways hand from one to the other.
+        for where in ("all", names.BRIDGE):
+            netns.sysctl(net.router, f"net.ipv4.conf.{where}.send_redirects", "0")
         _uplink(net)
         _refuse_peers(net, peers)
+        _hand_over_peers(net, peers)
         run(netns.inside(net.router, ["nft", "-f", "-"]), stdin=_router_rules(net, peers))
         run(["nft", "-f", "-"], stdin=HOST_RULES)
         _admit_forwarding()
@@ -199,6 +206,16 @@ def _refuse_peers(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
     present = {route["dst"] for route in routes}
     lines = [f"route del unreachable {dst} metric {LAST_RESORT}" for dst in sorted(present - wanted)]
     lines += [f"route add unreachable {dst} metric {LAST_RESORT}" for dst in sorted(wanted - present)]
+    netns.batch(net.router, lines)
+
+
+def _hand_over_peers(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
+    """Send what nodes without a route of their own have for other regions to the gateway nodes."""
+    wanted = {str(peer) for peer in peers} if net.wan_gateway else set()
+    present = netns.read(net.router, "-4", "route", "show", "dev", names.BRIDGE)
+    stale = sorted(r["dst"] for r in present if r.get("protocol") != "kernel" and r["dst"] not in wanted)
+    lines = [f"route del {dst} dev {names.BRIDGE}" for dst in stale]
+    lines += [f"route replace {dst} via {net.wan_gateway} dev {names.BRIDGE}" for dst in sorted(wanted)]
     netns.batch(net.router, lines)
 
 

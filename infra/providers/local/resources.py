@@ -125,9 +125,9 @@ class LocalNodePool(Managed, module="causeway", name="LocalNodePool"):
 
 
 class WanLinkLifecycle(Lifecycle):
-    """An emulated WAN link between two region routers: real delay, rate and loss."""
+    """An emulated WAN link between two regions' routers or gateway nodes: real delay, rate and loss."""
 
-    replace_on = ("stack", "link", "a", "b")
+    replace_on = ("stack", "link", "a", "b", "a_gateway", "b_gateway")
 
     def identity(self, inputs: Properties) -> str:
         """One per link."""
@@ -156,8 +156,13 @@ class LocalWanLink(Managed, module="causeway", name="LocalWanLink"):
 
 
 def _network(inputs: Properties) -> network.RegionNetwork:
+    gateway = inputs.get("wan_gateway")
     return network.RegionNetwork(
-        inputs["stack"], inputs["region"], IPv4Network(inputs["cidr"]), int(inputs["mtu_bytes"])
+        stack=inputs["stack"],
+        region=inputs["region"],
+        cidr=IPv4Network(inputs["cidr"]),
+        mtu_bytes=int(inputs["mtu_bytes"]),
+        wan_gateway=IPv4Address(gateway) if gateway else None,
     )
 
 
@@ -194,4 +199,6 @@ def _link(inputs: Properties) -> wan.Link:
         bandwidth_mbps=inputs["bandwidth_mbps"],
         loss_pct=inputs["loss_pct"],
         mtu_bytes=int(inputs["mtu_bytes"]),
+        a_gateway=inputs.get("a_gateway"),
+        b_gateway=inputs.get("b_gateway"),
     )

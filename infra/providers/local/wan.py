@@ -1,7 +1,8 @@
-"""WAN links: real delay, rate and loss between two regions' routers, in both directions.
+"""WAN links: real delay, rate and loss between two regions, in both directions.
 
-Two engines. `netem` shapes a veth pair where the kernel has sch_netem. Where not, two vde switches, each
-with a TAP in its router's namespace, are joined by `wirefilter`, which delays, drops and paces in user space.
+A link ends in a region's gateway node, which routes by itself; without one, in the region's router.
+Two engines. `netem` shapes a veth pair where the kernel has sch_netem. Where not, two vde switches, each with
+a TAP in the namespace of its end, are joined by `wirefilter`, which delays, drops and paces in user space.
 What runs is known by comparing process command lines, so a process id that another program has since
 inherited is never taken for ours.
 """
@@ -48,6 +49,9 @@ class Link:
     loss_pct: float
     """In each direction."""
     mtu_bytes: int
+    a_gateway: str | None = None
+    """The node the link ends in at a; None for the region's router."""
+    b_gateway: str | None = None
 
     @property
     def one_way_ms(self) -> float:
@@ -86,21 +90,27 @@ class LinkState:
 
 @dataclass(frozen=True)
 class _End:
-    """One end of a link, seen from its router."""
+    """One end of a link: the namespace it is in, a router's or a gateway node's, and what lies beyond it."""
 
-    router: str
-    peer_router: str
+    place: str
+    peer_place: str
     address: IPv4Interface
     via: IPv4Address
     far_cidr: IPv4Network
+    routed: bool
+    """Whether the route to the far region is ours to set: a gateway node finds its own."""
 
 
 def _ends(link: Link) -> tuple[_End, _End]:
-    a, b = names.router_netns(link.stack, link.a), names.router_netns(link.stack, link.b)
+    a, b = _place(link.stack, link.a, link.a_gateway), _place(link.stack, link.b, link.b_gateway)
     return (
-        _End(a, b, link.a_address, link.b_address.ip, link.b_cidr),
-        _End(b, a, link.b_address, link.a_address.ip, link.a_cidr),
+        _End(a, b, link.a_address, link.b_address.ip, link.b_cidr, link.a_gateway is None),
+        _End(b, a, link.b_address, link.a_address.ip, link.a_cidr, link.b_gateway is None),
     )
+
+
+def _place(stack: str, region: str, gateway: str | None) -> str:
+    return names.router_netns(stack, region) if gateway is None else names.node(stack, gateway)
 
 
 @cache
@@ -117,7 +127,8 @@ def supported_engine() -> Engine:
 def ensure(link: Link) -> None:
     """Make the link, complete a half-made one, or change it; the nodes do not notice but by the traffic.
 
-    Both regions' networks must stand. Raises CausewayError where the machine cannot emulate it.
+    Both regions' networks and the gateway nodes it ends in must stand. Raises CausewayError where the machine
+    cannot emulate it.
     """
     engine = supported_engine()
     if engine == "wirefilter" and link.mtu_bytes > WIREFILTER_MAX_MTU_BYTES:
@@ -128,10 +139,10 @@ def ensure(link: Link) -> None:
         )
     with netns.locked():
         for end in _ends(link):
-            if not netns.exists(end.router):
+            if not netns.exists(end.place):
                 raise CausewayError(
-                    f"the WAN link {link.name} needs the network {end.router}, which does not stand",
-                    "make both regions' networks first",
+                    f"the WAN link {link.name} needs the namespace {end.place}, which does not stand",
+                    "make both regions' networks and gateway nodes first",
                 )
         names.link_dir(link.stack, link.name).mkdir(parents=True, exist_ok=True)
         if engine == "netem":
@@ -154,64 +165,69 @@ def remove(stack: str, name: str) -> None:
     with netns.locked():
         folder = names.link_dir(stack, name)
         stop_all(folder)
-        device = names.link_interface(stack, name)
-        for router, note in netns.owned(stack).items():
-            if note.get("kind") == "router" and netns.exists(router) and device in netns.links(router):
-                netns.batch(router, [f"link del {device}"])
+        device = names.link_interface(name)
+        for place in netns.owned(stack):
+            if netns.exists(place) and device in netns.links(place):
+                netns.batch(place, [f"link del {device}"])
         shutil.rmtree(folder, ignore_errors=True)
         names.prune(folder.parent)
 
 
 def _problems(link: Link, engine: Engine) -> Iterator[str]:
-    device = names.link_interface(link.stack, link.name)
+    device = names.link_interface(link.name)
     for end in _ends(link):
-        if not netns.exists(end.router):
-            yield f"the namespace {end.router} is gone"
+        if not netns.exists(end.place):
+            yield f"the namespace {end.place} is gone"
             return
-        interface = netns.links(end.router).get(device)
+        interface = netns.links(end.place).get(device)
         if interface is None or "UP" not in interface["flags"]:
-            yield f"the interface {device} in {end.router} is gone or down"
+            yield f"the interface {device} in {end.place} is gone or down"
             return
         if str(end.address) not in netns.addresses(interface) or interface["mtu"] != link.mtu_bytes:
-            yield f"{device} in {end.router} does not carry {end.address} at MTU {link.mtu_bytes}"
-        if not _route(end, device):
-            yield f"{end.router} has no route to {end.far_cidr} over the link"
-        if engine == "netem" and "netem" not in run(["tc", "-n", end.router, "qdisc", "show", "dev", device]):
-            yield f"{device} in {end.router} has lost its delay and loss"
+            yield f"{device} in {end.place} does not carry {end.address} at MTU {link.mtu_bytes}"
+        if end.routed and not _route(end, device):
+            yield f"{end.place} has no route to {end.far_cidr} over the link"
+        if engine == "netem" and "netem" not in run(["tc", "-n", end.place, "qdisc", "show", "dev", device]):
+            yield f"{device} in {end.place} has lost its delay and loss"
     for role, argv in _commands(link).items() if engine == "wirefilter" else ():
         if not _running(names.link_dir(link.stack, link.name) / f"{role}.pid", argv):
             yield f"the process of {role} does not run with the declared parameters"
 
 
 def _route(end: _End, device: str) -> list[netns.Record]:
-    return netns.read(end.router, "-4", "route", "show", str(end.far_cidr), "dev", device)
+    return netns.read(end.place, "-4", "route", "show", str(end.far_cidr), "dev", device)
 
 
 def _address_and_route(link: Link, end: _End) -> None:
-    device = names.link_interface(link.stack, link.name)
-    lines = netns.set_addresses(netns.links(end.router)[device], device, str(end.address))
-    mac, peer_mac = (names.mac(link.stack, link.name, router) for router in (end.router, end.peer_router))
+    device = names.link_interface(link.name)
+    lines = netns.set_addresses(netns.links(end.place)[device], device, str(end.address))
+    mac, peer_mac = (names.mac(link.stack, link.name, place) for place in (end.place, end.peer_place))
     lines.append(f'link set {device} address {mac} mtu {link.mtu_bytes} alias "WAN {link.name}" up')
     # A leased line asks for nobody's MAC address: the first packet must not wait for, or be lost with, ARP.
     lines.append(f"neigh replace {end.via} lladdr {peer_mac} dev {device} nud permanent")
+    if end.routed:
+        lines += _route_lines(link, end, device)
+    netns.batch(end.place, lines)
+
+
+def _route_lines(link: Link, end: _End, device: str) -> list[str]:
     # A changed delay changes the metric, and the kernel takes that for another route.
     old = [r for r in _route(end, device) if r.get("metric") != link.metric]
-    lines += [f"route del {end.far_cidr} dev {device} metric {r.get('metric', 0)}" for r in old]
-    lines.append(f"route replace {end.far_cidr} via {end.via} dev {device} metric {link.metric}")
-    netns.batch(end.router, lines)
+    lines = [f"route del {end.far_cidr} dev {device} metric {r.get('metric', 0)}" for r in old]
+    return [*lines, f"route replace {end.far_cidr} via {end.via} dev {device} metric {link.metric}"]
 
 
 def _ensure_veth(link: Link) -> None:
-    """A cable between the two routers; each end delays, drops and paces what it sends."""
-    device = names.link_interface(link.stack, link.name)
+    """A cable between the two ends; each delays, drops and paces what it sends."""
+    device = names.link_interface(link.name)
     here, there = _ends(link)
-    present = [end for end in (here, there) if device in netns.links(end.router)]
+    present = [end for end in (here, there) if device in netns.links(end.place)]
     if len(present) < 2:
         for end in present:
-            netns.batch(end.router, [f"link del {device}"])
-        netns.batch(here.router, [f"link add {device} type veth peer name {device} netns {there.router}"])
+            netns.batch(end.place, [f"link del {device}"])
+        netns.batch(here.place, [f"link add {device} type veth peer name {device} netns {there.place}"])
     for end in (here, there):
-        run(["tc", "-n", end.router, "qdisc", "replace", "dev", device, "root", *netem_arguments(link)])
+        run(["tc", "-n", end.place, "qdisc", "replace", "dev", device, "root", *netem_arguments(link)])
 
 
 def netem_arguments(link: Link) -> list[str]:
@@ -226,7 +242,7 @@ def netem_arguments(link: Link) -> list[str]:
 def _commands(link: Link) -> dict[str, list[str]]:
     """The three processes of a wirefilter link; a changed parameter shows as a changed command."""
     folder = names.link_dir(link.stack, link.name)
-    device = names.link_interface(link.stack, link.name)
+    device = names.link_interface(link.name)
     commands = {
         side: ["vde_switch", "-s", f"{folder}/{side}", "-t", device, "-p", f"{folder}/{side}.pid", "-d"]
         for side in ("a", "b")
@@ -240,18 +256,18 @@ def _commands(link: Link) -> dict[str, list[str]]:
 
 
 def _ensure_wire(link: Link) -> None:
-    folder, device = names.link_dir(link.stack, link.name), names.link_interface(link.stack, link.name)
+    folder, device = names.link_dir(link.stack, link.name), names.link_interface(link.name)
     commands = _commands(link)
     wire = folder / "wire.pid"
     for side, end in zip(("a", "b"), _ends(link), strict=True):
         pid_file = folder / f"{side}.pid"
-        if _running(pid_file, commands[side]) and device in netns.links(end.router):
+        if _running(pid_file, commands[side]) and device in netns.links(end.place):
             continue
         # The wire goes, too: it holds on to the old switch's socket.
         _stop([*processes(pid_file), *processes(wire)])
         shutil.rmtree(folder / side, ignore_errors=True)
         # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
-        _start_daemon(netns.inside(end.router, commands[side]), commands[side], pid_file)
+        _start_daemon(netns.inside(end.place, commands[side]), commands[side], pid_file)
     if not _running(wire, commands["wire"]):
         _stop(processes(wire))
         (folder / "wire.mgmt").unlink(missing_ok=True)
