@@ -336,7 +336,7 @@ def _route(far: RegionSpec, route: Route) -> WanRoute:
 def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkContract:
     emulated = all(spec.region(end).provider.kind == "local" for end in (link.a, link.b))
     return LinkContract(
-        **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps"}),
+        **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities"}),
         **asdict(plan.links[link.name]),
         ends={
             region: LinkEndContract(

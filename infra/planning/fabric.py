@@ -134,6 +134,17 @@ class Shape:
         """Cores; each port of a spine that goes up ends at one."""
         return -(-self.spines * self.spine_up // self.fabric.radix)
 
+    @property
+    def full(self) -> int:
+        """Nodes that the leafs have ports for: so many may be added without a new switch."""
+        return min(self.groups * nodes_per_group(self.fabric), max_nodes(self.fabric))
+
+    def next_step(self) -> "Shape | None":
+        """The fabric one group of nodes larger, full; None for the largest one."""
+        if self.full == max_nodes(self.fabric):
+            return None
+        return Shape(self.fabric, min(self.full + nodes_per_group(self.fabric), max_nodes(self.fabric)))
+
 
 def _fewest_spines(links: int, up: int, down: int) -> int:
     """The fewest spines of `down` ports that take `links`, `up` of each leaf, spread evenly over them."""
@@ -151,7 +162,7 @@ def down_ports(fabric: FabricSpec) -> int:
 
 def up_ports(fabric: FabricSpec) -> int:
     """Ports of a leaf to spines: the fewest that keep the oversubscription."""
-    return _ceil(down_ports(fabric) / fabric.oversubscription)
+    return max(_ceil(down_ports(fabric) / fabric.oversubscription), 1)
 
 
 def spine_down_ports(fabric: FabricSpec) -> int:
@@ -160,7 +171,7 @@ def spine_down_ports(fabric: FabricSpec) -> int:
 
 
 def _share_up(radix: int, ratio: float) -> int:
-    return _ceil(radix / (1 + ratio))
+    return max(_ceil(radix / (1 + ratio)), 1)
 
 
 def _ceil(quotient: float) -> int:
@@ -225,8 +236,36 @@ def fabric_range(region_index: int, region: RegionSpec) -> IPv4Network | None:
 
 
 @dataclass(frozen=True)
+class Counts:
+    """Switches and cables of a fabric, over all its planes. There are as many endpoints as node–leaf cables.
+
+    All uplinks are cabled, also those of a leaf that has free ports.
+    """
+
+    leafs: int
+    spines: int
+    cores: int
+    node_leaf_cables: int
+    leaf_spine_cables: int
+    spine_core_cables: int
+
+    @classmethod
+    def of(cls, shape: Shape) -> "Counts":
+        """The counts of a shape."""
+        planes = shape.fabric.planes
+        return cls(
+            shape.leafs * planes,
+            shape.spines * planes,
+            shape.cores * planes,
+            shape.nodes * ports_per_node(shape.fabric),
+            shape.leafs * shape.leaf_up * planes,
+            shape.spines * shape.spine_up * planes,
+        )
+
+
+@dataclass(frozen=True)
 class FabricPlan:
-    """A region's fabric as it would be built. Counts are totals over planes unless said otherwise."""
+    """A region's fabric as it would be built."""
 
     region: str
     shape: Shape
@@ -240,34 +279,9 @@ class FabricPlan:
         return self.shape.fabric
 
     @property
-    def leafs(self) -> int:
-        """Leafs."""
-        return self.shape.leafs * self.fabric.planes
-
-    @property
-    def spines(self) -> int:
-        """Spines."""
-        return self.shape.spines * self.fabric.planes
-
-    @property
-    def cores(self) -> int:
-        """Cores."""
-        return self.shape.cores * self.fabric.planes
-
-    @property
-    def node_leaf_cables(self) -> int:
-        """Cables between nodes and leafs; as many as there are endpoints."""
-        return self.shape.nodes * ports_per_node(self.fabric)
-
-    @property
-    def leaf_spine_cables(self) -> int:
-        """Cables between leafs and spines: all uplinks, also of a leaf that has free ports."""
-        return self.leafs * self.shape.leaf_up
-
-    @property
-    def spine_core_cables(self) -> int:
-        """Cables between spines and cores."""
-        return self.spines * self.shape.spine_up if self.shape.tiers == 3 else 0
+    def counts(self) -> "Counts":
+        """Switches and cables."""
+        return Counts.of(self.shape)
 
     def switch_name(self, tier: str, plane: int, number: int) -> str:
         """`<region>-leaf-<number>`; with several planes `<region>-p<plane>-leaf-<number>`."""
@@ -284,7 +298,7 @@ class FabricPlan:
     @cached_property
     def subnet_prefix(self) -> int:
         """Prefix length of the subnet that a group has on a rail."""
-        return 32 - _bits(nodes_per_group(self.fabric) + RESERVED_IN_SUBNET)
+        return 32 - _subnet_bits(self.fabric)
 
     def group_subnet(self, plane: int, rail: int, group: int) -> IPv4Network:
         """The subnet of one group of nodes on one rail of one plane."""
@@ -322,6 +336,20 @@ class FabricPlan:
                 return names
             first += count
         raise IndexError(f"fabric node {node} of {self.shape.nodes}")
+
+
+def longest_prefix(shape: Shape) -> int:
+    """Prefix length of the smallest range that holds the addresses of hosts and switches."""
+    counts = Counts.of(shape)
+    hosts = _bits(shape.groups) + _subnet_bits(shape.fabric) + _bits(ports_per_node(shape.fabric))
+    links = 2 * (counts.leaf_spine_cables + counts.spine_core_cables)
+    switches = counts.leafs + counts.spines + counts.cores
+    room = max(-(-links * LOOPBACK_SHARE // (LOOPBACK_SHARE - 1)), switches * LOOPBACK_SHARE)
+    return 31 - max(hosts, _bits(room))
+
+
+def _subnet_bits(fabric: FabricSpec) -> int:
+    return _bits(nodes_per_group(fabric) + RESERVED_IN_SUBNET)
 
 
 def _bits(number: int) -> int:

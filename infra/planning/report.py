@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from infra.planning import fabric
 from infra.planning.plan import Plan, PlannedNode
 from infra.planning.wan import LinkPlan
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec, WanLinkSpec
@@ -22,7 +23,7 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
     return {
         "cluster": spec.name,
         "stack": stack,
-        "regions": {region.name: _region(region, by_pool) for region in spec.regions},
+        "regions": {region.name: _region(region, by_pool, plan) for region in spec.regions},
         "wan": {name: asdict(link) for name, link in plan.links.items()},
         "routes": {
             source: {target: asdict(route) for target, route in routes.items()}
@@ -49,7 +50,8 @@ def _nodes_by_pool(plan: Plan) -> dict[tuple[str, str], list[PlannedNode]]:
     return by_pool
 
 
-def _region(region: RegionSpec, by_pool: NodesByPool) -> dict[str, Any]:
+def _region(region: RegionSpec, by_pool: NodesByPool, plan: Plan) -> dict[str, Any]:
+    planned = plan.fabrics.get(region.name)
     return {
         "cidr": str(region.cidr),
         "provider": region.provider.kind,
@@ -57,7 +59,39 @@ def _region(region: RegionSpec, by_pool: NodesByPool) -> dict[str, Any]:
         "gpus": sum(pool.count * pool.gpus for pool in region.pools),
         "gpus_simulated": region.provider.kind == "local",
         "pools": {pool.name: _pool(pool, by_pool[region.name, pool.name]) for pool in region.pools},
+        "fabric": _fabric(planned) if planned else None,
     }
+
+
+def _fabric(plan: fabric.FabricPlan) -> dict[str, Any]:
+    """Counts are over all planes; `max_endpoints` is for so many tiers, `largest` for as many as may be."""
+    spec, shape, larger = plan.fabric, plan.shape, plan.shape.next_step()
+    return {
+        "kind": spec.kind,
+        "tiers": shape.tiers,
+        "planes": spec.planes,
+        "nodes": shape.nodes,
+        **asdict(plan.counts),
+        "pods": len(shape.pods),
+        "leaf_ports": {"down": fabric.down_ports(spec), "up": shape.leaf_up},
+        "max_endpoints": fabric.max_endpoints(spec, max(shape.tiers, 2)),
+        "largest": {
+            "tiers": fabric.max_tiers(spec),
+            "nodes": fabric.max_nodes(spec),
+            "endpoints": fabric.max_endpoints(spec),
+        },
+        "next_step": _next_step(shape, larger) if larger else None,
+        "cidr": str(plan.cidr),
+        "mtu_bytes": spec.mtu_bytes,
+        "roce": spec.roce.model_dump(),
+    }
+
+
+def _next_step(shape: fabric.Shape, larger: fabric.Shape) -> dict[str, int]:
+    """From how many nodes on it is due, how many it holds, and what has to be added to what stands."""
+    now, then = asdict(fabric.Counts.of(shape)), asdict(fabric.Counts.of(larger))
+    added = {f"more_{what}": then[what] - now[what] for what in now}
+    return {"above_nodes": shape.full, "nodes": larger.nodes, "tiers": larger.tiers, **added}
 
 
 def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
@@ -81,6 +115,8 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
     for region in spec.regions:
         console.print(f"\n{region.name} ({region.provider.kind}): {region.cidr}, {region.timezone}")
         console.print(_pools_table(region, by_pool))
+        if region.name in plan.fabrics:
+            console.print(_fabric_text(plan.fabrics[region.name]))
     for link in spec.wan_links:
         console.print("\n" + _link_text(link, plan.links[link.name]))
     if any(region.provider.kind == "local" for region in spec.regions) and gpus:
@@ -106,6 +142,25 @@ def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
             _span(nodes[0].name, nodes[-1].name),
         )
     return table
+
+
+def _fabric_text(plan: fabric.FabricPlan) -> str:
+    spec, shape = plan.fabric, plan.shape
+    counts = {what.replace("_", " "): number for what, number in asdict(plan.counts).items() if number}
+    planes = f" in {spec.planes} planes" if spec.planes > 1 else ""
+    lines = [
+        f"fabric {spec.kind}, {shape.tiers} tier{'s' * (shape.tiers > 1)}{planes}, {spec.link_gbps} Gbit/s, "
+        f"MTU {spec.mtu_bytes}, {plan.cidr}",
+        "  " + ", ".join(f"{number:,} {what}" for what, number in counts.items()),
+        f"  radix {spec.radix} carries up to {fabric.max_nodes(spec):,} such nodes "
+        f"({fabric.max_endpoints(spec):,} endpoints) in {fabric.max_tiers(spec)} tiers",
+    ]
+    larger = shape.next_step()
+    if larger:
+        step = _next_step(shape, larger)
+        more = ", ".join(f"{step[f'more_{what}']:,} {what}" for what in ("leafs", "spines", "cores"))
+        lines.append(f"  more than {shape.full:,} nodes take {more} more, for up to {larger.nodes:,}")
+    return "\n".join(lines)
 
 
 def _link_text(link: WanLinkSpec, planned: LinkPlan) -> str:

@@ -1,7 +1,7 @@
 """What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
 
 from infra.spec.cluster import ClusterSpec
-from infra.spec.fabric import FabricSpec, RoceSpec, SwitchSpec
+from infra.spec.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.spec.link import TrafficClasses, WanLinkSpec
 from infra.spec.region import (
     ExistingHost,
@@ -20,6 +20,7 @@ __all__ = [
     "NodePoolSpec",
     "RegionSpec",
     "RoceSpec",
+    "SwitchAsic",
     "SwitchSpec",
     "TrafficClasses",
     "WanLinkSpec",

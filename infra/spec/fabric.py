@@ -7,7 +7,7 @@ from pydantic import Field
 from infra.spec.base import Cidr, Float, Int, Spec
 
 FabricKind = Literal["rail_optimized", "fat_tree", "spine_leaf"]
-SwitchAsic = Literal["spectrum", "spectrum-2", "spectrum-3"]
+SwitchAsic = Literal["spectrum", "spectrum-2", "spectrum-3", "spectrum-4"]
 
 
 class RoceSpec(Spec):

@@ -55,5 +55,7 @@ class WanLinkSpec(Spec):
     """Parallel TCP flows that replication over this link opens; decides the congestion control."""
     single_flow_mbps: Float | None = Field(default=None, gt=0)
     """Rate that one TCP flow has to reach; unset asks for none."""
+    pfc_priorities: tuple[Int, ...] = ()
+    """Priorities with PFC on the ports at the link's ends; there has to be none."""
     classes: TrafficClasses = TrafficClasses()
     """How gateway nodes share a full link."""

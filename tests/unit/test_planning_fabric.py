@@ -61,28 +61,28 @@ def test_nvidia_reference_architectures(
     fabric: dict[str, Any], nodes: int, tiers: int, leafs: int, spines: int, cores: int
 ) -> None:
     planned = fabric_of(nodes, **fabric)
-    assert (planned.shape.tiers, planned.leafs, planned.spines, planned.cores) == (
+    assert (planned.shape.tiers, planned.counts.leafs, planned.counts.spines, planned.counts.cores) == (
         tiers,
         leafs,
         spines,
         cores,
     )
-    assert planned.node_leaf_cables == 8 * nodes * fabric.get("planes", 1)
-    assert planned.leaf_spine_cables == planned.node_leaf_cables
+    assert planned.counts.node_leaf_cables == 8 * nodes * fabric.get("planes", 1)
+    assert planned.counts.leaf_spine_cables == planned.counts.node_leaf_cables
 
 
 def test_meta_24k() -> None:
     planned = fabric_of(3072, **META)
     assert [pod.leafs * 16 for pod in planned.shape.pods] == [3072] * 8
-    assert planned.node_leaf_cables == planned.leaf_spine_cables == 24_576
-    assert planned.leaf_spine_cables / planned.spine_core_cables == pytest.approx(7, rel=0.03)
+    assert planned.counts.node_leaf_cables == planned.counts.leaf_spine_cables == 24_576
+    assert planned.counts.leaf_spine_cables / planned.counts.spine_core_cables == pytest.approx(7, rel=0.03)
 
 
 def test_alibaba_hpn() -> None:
     planned = fabric_of(1920, **HPN, oversubscription=HPN_OVERSUBSCRIPTION)
     assert pytest.approx(1.067, abs=0.001) == HPN_OVERSUBSCRIPTION
     assert (planning.down_ports(planned.fabric), planned.shape.leaf_up * 200) == (128, 60 * 400)
-    assert (planned.leafs, planned.spines) == (15 * 16, 120)
+    assert (planned.counts.leafs, planned.counts.spines) == (15 * 16, 120)
 
 
 @pytest.mark.parametrize(("radix", "two", "three"), [(64, 2048, 65_536), (128, 8192, 524_288)])
@@ -108,7 +108,7 @@ def test_largest_cluster(radix: int, two: int, three: int) -> None:
 def test_every_port_and_address_is_used_once(fabric: dict[str, Any], nodes: int) -> None:
     planned = fabric_of(nodes, **fabric)
     nics = [nic for node in range(nodes) for nic in planned.nics(node)]
-    assert len(nics) == planned.node_leaf_cables
+    assert len(nics) == planned.counts.node_leaf_cables
     assert max(Counter((nic.plane, nic.leaf, nic.port) for nic in nics).values()) == 1
     assert all(nic.port < planning.down_ports(planned.fabric) for nic in nics)
     assert {(nic.plane, nic.leaf) for nic in nics} == {
@@ -144,7 +144,12 @@ def test_more_nodes_in_the_last_pool_move_no_address() -> None:
 
 def test_one_leaf_needs_no_spine() -> None:
     planned = fabric_of(4, **{**B200, "kind": "fat_tree"})
-    assert (planned.shape.tiers, planned.leafs, planned.spines, planned.leaf_spine_cables) == (1, 1, 0, 0)
+    assert (
+        planned.shape.tiers,
+        planned.counts.leafs,
+        planned.counts.spines,
+        planned.counts.leaf_spine_cables,
+    ) == (1, 1, 0, 0)
 
 
 def test_more_nodes_than_fit_have_no_shape() -> None:
