@@ -182,6 +182,8 @@ class Contract(_Part):
     stack: str
     cluster: str
     known_hosts_file: str
+    authorized_keys: tuple[str, ...] = ()
+    """Public keys that may log in beside the stack's own."""
     regions: dict[str, RegionContract]
     pools: dict[str, PoolContract]
     hosts: dict[str, HostContract]
@@ -223,6 +225,7 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
         stack=stack,
         cluster=spec.name,
         known_hosts_file=str(stack_dir(stack) / "ssh" / "known_hosts"),
+        authorized_keys=spec.authorized_keys,
         regions={region.name: _region(spec, region, plan, stack) for region in spec.regions},
         pools={
             f"{region.name}-{pool.name}": _pool(region, pool)

@@ -42,7 +42,7 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
     """
     servers = _time_servers(contract)
     groups = {
-        group_name("region", name): _region(region, servers[name])
+        group_name("region", name): _region(region, servers[name], contract.authorized_keys)
         for name, region in contract.regions.items()
     }
     pools = {
@@ -62,13 +62,15 @@ def _time_servers(contract: Contract) -> dict[str, list[str]]:
     return servers
 
 
-def _region(region: RegionContract, time_servers: list[str]) -> dict[str, Any]:
+def _region(region: RegionContract, time_servers: list[str], keys: tuple[str, ...]) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "base_timezone": region.timezone,
         "base_locale": region.locale,
         "base_ntp_region_servers": time_servers,
         "base_ntp_allow": [str(region.cidr)],
     }
+    if keys:
+        variables["base_authorized_keys"] = list(keys)
     if region.wan_routes:
         variables["tcp_tuning_buffer_max_bytes"] = region.tcp_buffer_max_bytes
         via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}

@@ -14,6 +14,8 @@ class ClusterSpec(Spec):
     """The sites."""
     wan_links: tuple[WanLinkSpec, ...] = ()
     """The roads between regions; the only ones there are."""
+    authorized_keys: tuple[str, ...] = ()
+    """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.
 

@@ -301,11 +301,14 @@ def test_only_what_differs_is_made_anew(pools: Pools) -> None:
 def test_another_key_is_given_to_the_standing_node(
     pools: Pools,
 ) -> None:
-    before = ids("shanghai")
-    node = replace(pools[1][0], public_key="ssh-ed25519 AAAA someone-else\n")
+    before, file = ids("shanghai"), "/root/.ssh/authorized_keys"
+    _, _, comment = pools[1][0].public_key.split(maxsplit=2)
+    in_node(pools[1][0], "sh", "-c", f"echo ssh-ed25519 AAAAUSER user@desk >> {file}")
+    node = replace(pools[1][0], public_key=f"ssh-ed25519 AAAANEW {comment}")
     reconcile([node])
     assert ids("shanghai") == before
-    assert in_node(node, "cat", "/root/.ssh/authorized_keys") == node.public_key
+    keys = [line.split()[1] for line in in_node(node, "cat", file).splitlines()]
+    assert keys == ["AAAANEW", "AAAAUSER"], "in place of the stack's old one; a user's stays"
 
 
 def test_a_surplus_node_goes(pools: Pools) -> None:

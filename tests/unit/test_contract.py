@@ -26,6 +26,13 @@ def test_a_written_contract_reads_back_the_same(contract: Contract, tmp_path: Pa
     assert load_contract(file) == contract
 
 
+def test_declared_keys_are_in_the_contract() -> None:
+    spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(
+        update={"authorized_keys": ("ssh-ed25519 AAAA me",)}
+    )
+    assert build_contract(spec, make_plan(spec), "local").authorized_keys == ("ssh-ed25519 AAAA me",)
+
+
 def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract: Contract) -> None:
     shuffled = json.loads(contract.model_dump_json(exclude_none=True))
     for part in ("regions", "pools", "hosts", "links"):

@@ -73,6 +73,13 @@ def test_shared_memory_is_set_where_it_is_declared(contract: Contract) -> None:
     assert variables["pool_tokyo_control"] == {}
 
 
+def test_authorised_keys_go_to_every_region_and_none_leaves_the_file_alone(contract: Contract) -> None:
+    assert "base_authorized_keys" not in role_variables(contract)["region_tokyo"]
+    changed = contract.model_copy(update={"authorized_keys": ("ssh-ed25519 AAAA night@desk",)})
+    for region in ("region_tokyo", "region_shanghai"):
+        assert role_variables(changed)[region]["base_authorized_keys"] == ["ssh-ed25519 AAAA night@desk"]
+
+
 def test_every_variable_is_one_its_role_knows(contract: Contract) -> None:
     reader = YAML(typ="safe", pure=True)
     files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in FEATURES]

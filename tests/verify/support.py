@@ -18,6 +18,7 @@ class Expect:
         self.host_name = expectation.host
         self.address = expectation.address
         self.connection = expectation.connection
+        self.login_user = expectation.ssh_options.get("User", "root")
         self.cluster_addresses = addresses
         self._variables = expectation.variables
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from infra.checks.problem import DeclarationError, Problem, Source
+from infra.checks.rules.access import AuthorizedKeysAreKeys
 from infra.checks.rules.base import Rule
 from infra.checks.rules.existing import (
     AddressesAreInTheRegion,
@@ -104,6 +105,7 @@ ALL_RULES: tuple[Rule, ...] = (
     AddressesAreUnique(),
     AddressesAreInTheRegion(),
     HostKeysAreKeys(),
+    AuthorizedKeysAreKeys(),
     LinkEndsExist(),
     RegionsAreReached(),
     RegionsAreOneCluster(),

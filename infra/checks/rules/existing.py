@@ -104,12 +104,12 @@ class HostKeysAreKeys:
             return "a line of known_hosts", "leave out the host name before the key's type"
         if not words or words[0] not in KEY_TYPES:
             return f"not a host key; it starts with {', '.join(KEY_TYPES)}", get_one
-        if len(words) < 2 or not _holds_type(words[1], words[0]):
+        if len(words) < 2 or not holds_type(words[1], words[0]):
             return f"the part after {words[0]} is not such a key (cut off?)", get_one
         return None
 
 
-def _holds_type(encoded: str, key_type: str) -> bool:
+def holds_type(encoded: str, key_type: str) -> bool:
     """Whether the base64 part starts with its own type, as RFC 4253, section 6.6, has it, and goes on."""
     try:
         raw = base64.b64decode(encoded, validate=True)

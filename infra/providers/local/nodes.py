@@ -29,9 +29,12 @@ HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{68}")
 ED25519_PUBLIC = "etc/ssh/ssh_host_ed25519_key.pub"
 AUTHORIZED_KEYS = "root/.ssh/authorized_keys"
 
-# Runs in the node: takes the authorised key on stdin, waits until the first boot has made the host key.
+# Runs in the node: takes the stack's key on stdin in place of an earlier one, which has the same comment, and
+# leaves the keys of users; waits until the first boot has made the host key.
 _ADMIT = f"""
-umask 077; mkdir -p /root/.ssh; cat > /{AUTHORIZED_KEYS}.new && mv /{AUTHORIZED_KEYS}.new /{AUTHORIZED_KEYS}
+umask 077; mkdir -p /root/.ssh; touch /{AUTHORIZED_KEYS}; read -r key
+{{ echo "$key"; grep -v -e " ${{key#* * }}$" /{AUTHORIZED_KEYS} || true; }} > /{AUTHORIZED_KEYS}.new
+mv /{AUTHORIZED_KEYS}.new /{AUTHORIZED_KEYS}
 until [ -s /{ED25519_PUBLIC} ]; do sleep 0.1; done
 cat /{ED25519_PUBLIC}
 """
@@ -53,7 +56,7 @@ class Node:
     mtu_bytes: int
     image: str
     public_key: str
-    """The one key that may log in as root, as in authorized_keys."""
+    """The stack's own key, which may log in as root, as in authorized_keys; users' keys stand beside it."""
     urn: str
     shm_gib: float | None
     """Size of /dev/shm; None leaves it at podman's 64 MiB."""
@@ -262,7 +265,9 @@ def _admit(node: Node) -> None:
 
 
 def _admitted(pid: int, node: Node) -> bool:
-    return _read(pid, AUTHORIZED_KEYS).strip() == node.public_key.strip() and bool(_host_key(pid))
+    key = node.public_key.split()[:2]
+    lines = _read(pid, AUTHORIZED_KEYS).splitlines()
+    return any(line.split()[:2] == key for line in lines) and bool(_host_key(pid))
 
 
 def _host_key(pid: int) -> str:
@@ -275,7 +280,7 @@ def _read(pid: int, path: str) -> str:
     """The head of a file of a node, by way of its first process: no `podman exec` per node."""
     try:
         with Path(f"/proc/{pid}/root/{path}").open(errors="replace") as stream:
-            return stream.read(4096)
+            return stream.read(65536)
     except OSError:
         return ""
 

@@ -1,20 +1,29 @@
 """sshd lets nobody in without a key, and says so to whoever asks."""
 
+import shlex
+
 from testinfra.host import Host
 
-from tests.verify.support import Expect
+from tests.verify.support import Expect, VerdictRecorder
 
-# A handshake with this node's own sshd, its key known from the file beside it, offering only a password.
-# What sshd would still accept stands in brackets: "Permission denied (publickey)."
+# A handshake with this node's own sshd as user $1, its key known from the file beside it, offering key $2, of
+# which the private half is not here; the rest are options. What sshd would still accept at the end stands in
+# brackets: "Permission denied (publickey)."
 KNOCK = """
-known=$(mktemp) && port=$(sshd -T | sed -n 's/^port //p' | head -n 1)
-sed "s/^/[127.0.0.1]:$port /" /etc/ssh/ssh_host_ed25519_key.pub > $known
-[ "$port" = 22 ] && sed -i 's/^.127.0.0.1.:22/127.0.0.1/' $known
-ssh -F none -p $port -o UserKnownHostsFile=$known -o StrictHostKeyChecking=yes -o BatchMode=yes \\
-  -o PubkeyAuthentication=no -o PreferredAuthentications=password,keyboard-interactive \\
-  root@127.0.0.1 true 2>&1
-rm -f $known
+folder=$(mktemp -d) && port=$(sshd -T | sed -n 's/^port //p' | head -n 1)
+sed "s/^/[127.0.0.1]:$port /" /etc/ssh/ssh_host_ed25519_key.pub > $folder/known
+[ "$port" = 22 ] && sed -i 's/^.127.0.0.1.:22/127.0.0.1/' $folder/known
+user=$1 && printf '%s\\n' "$2" > $folder/key.pub && shift 2
+ssh -v -F none -p $port -o UserKnownHostsFile=$folder/known -o StrictHostKeyChecking=yes -o BatchMode=yes \\
+  -o IdentitiesOnly=yes -o IdentityFile=$folder/key "$@" $user@127.0.0.1 true 2>&1
+rm -r $folder
 """
+
+
+def knock(host: Host, user: str, key: str = "", *options: str) -> str:
+    """What ssh says when it tries to log in to the node from the node."""
+    words = " ".join(shlex.quote(word) for word in ("sh", "-c", KNOCK, "knock", user, key, *options))
+    return str(host.run(words).stdout)
 
 
 def settings(host: Host) -> dict[str, str]:
@@ -25,8 +34,29 @@ def settings(host: Host) -> dict[str, str]:
 
 
 def test_a_password_is_refused_and_a_key_asked_for(host: Host) -> None:
-    said = host.run(KNOCK).stdout
+    password = (
+        "-o",
+        "PubkeyAuthentication=no",
+        "-o",
+        "PreferredAuthentications=password,keyboard-interactive",
+    )
+    said = knock(host, "root", "", *password)
     assert "Permission denied (publickey)" in said, said
+
+
+def test_the_declared_keys_are_let_in(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.base_authorized_keys:
+        verdict.not_declared("no key beside those that are there")
+    for key in expect.base_authorized_keys:
+        said = knock(host, expect.login_user, key, "-o", "PreferredAuthentications=publickey")
+        assert "Server accepts key" in said, said
+
+
+def test_a_key_that_is_not_declared_is_refused(host: Host, expect: Expect) -> None:
+    stranger = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICkq9TVxBOZpzqFhV3iE8p0Q6sYlq0mZJfX8dW8o5bYe"
+    said = knock(host, expect.login_user, stranger, "-o", "PreferredAuthentications=publickey")
+    assert "Offering public key" in said, said
+    assert "Server accepts key" not in said
 
 
 def test_the_daemon_runs_with_the_declared_settings(host: Host, expect: Expect) -> None:
