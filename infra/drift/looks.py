@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 
-from infra.drift.node import bytes_of, run, text_of, words_of
+from infra.drift.node import ask_systemd, bytes_of, run, text_of, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing typing costs more than all the looking
@@ -28,8 +28,8 @@ IMMUTABLE = 0x10
 FS_IOC_GETFLAGS = 0x80086601
 WORLD_READABLE = 0o004
 UNIT_PROPERTIES = (
-    "Id", "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
-    "Type", "StateChangeTimestamp",
+    "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
+    "StateChangeTimestamp",
 )  # fmt: skip
 SETTLED = {"reloading": "active", "refreshing": "active"}
 
@@ -209,30 +209,27 @@ class Look:
         return {"installed": True, "version": fields.get("Version"), "hold": status[:1] == ["hold"]}
 
     def unit(self, key: str, how: How) -> Found:
-        """A unit's state, enablement and files, out of one `systemctl show` for all units."""
+        """A unit's state, enablement and files; all units are asked for at once."""
         found: Found = self.once("units", self.all_units)[key]
         return found
 
     def all_units(self) -> dict[str, Found]:
         """Unit → what systemd says of it."""
-        argv = ["systemctl", "show", "--timestamp=unix", "-p", ",".join(UNIT_PROPERTIES), "--", *self.units]
+        asked = [(unit, "Unit", name) for unit in self.units for name in UNIT_PROPERTIES]
+        asked += [(unit, "Service", "Type") for unit in self.units if unit.endswith(".service")]
+        said = {(unit, name): value for (unit, _, name), value in zip(asked, ask_systemd(asked))}
         units = {}
-        blocks = run(argv).strip("\n").split("\n\n")
-        if len(blocks) != len(self.units):
-            raise ValueError(f"systemctl answered for {len(blocks)} of {len(self.units)} units")
-        for unit, block in zip(self.units, blocks):
-            have = dict(line.partition("=")[::2] for line in block.splitlines())
-            active = have.get("ActiveState", "")
-            since = have.get("StateChangeTimestamp", "").lstrip("@")
+        for unit in self.units:
+            active, changed = said[unit, "ActiveState"], said[unit, "StateChangeTimestamp"]
             units[unit] = {
                 "active": SETTLED.get(active, active),
-                "enabled": have.get("UnitFileState", ""),
-                "load": have.get("LoadState", ""),
-                "reload_needed": have.get("NeedDaemonReload") == "yes",
-                "fragment": have.get("FragmentPath", ""),
-                "dropins": sorted(have.get("DropInPaths", "").split()),
-                "_type": have.get("Type", ""),
-                "_since": float(since) if since.isdigit() else None,
+                "enabled": said[unit, "UnitFileState"],
+                "load": said[unit, "LoadState"],
+                "reload_needed": said[unit, "NeedDaemonReload"],
+                "fragment": said[unit, "FragmentPath"],
+                "dropins": sorted(said[unit, "DropInPaths"] or ()),
+                "_type": said.get((unit, "Type"), ""),
+                "_since": changed / 1e6 if changed else None,
             }
         return units
 
@@ -335,14 +332,11 @@ class Look:
         return {"exists": False}
 
     def authorized_keys(self, key: str, how: How) -> Found:
-        """The public keys that open an account, each as type, end of the key and comment."""
-        keys = []
-        for line in text_of(key, "").splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                words = line.split()
-                keys.append(" ".join(x if len(x) < 48 else "…" + x[-24:] for x in words))
+        """The public keys that open an account, each as its line with the fingerprint in the key's place."""
+        lines = [line.strip() for line in text_of(key, "").splitlines()]
         since = os.stat(key).st_ctime if os.path.exists(key) else None
-        return {"keys": sorted(keys), "_since": since}
+        keys = sorted(shown_key(line) for line in lines if line and not line.startswith("#"))
+        return {"keys": keys, "_since": since}
 
     def hostname(self, key: str, how: How) -> Found:
         """The name in force and the one the next boot sets."""
@@ -363,6 +357,22 @@ class Look:
             head = [int.from_bytes(handle.read(4), sys.byteorder) for _ in range(8)]
             handle.seek(head[5])  # struct locarhead of glibc: offset and length of its string table
             return set(handle.read(head[6]).decode("ascii", "replace").split("\0"))
+
+
+def shown_key(line: str) -> str:
+    """A line of authorised keys with the key as its fingerprint, as `ssh-keygen -l` prints it."""
+    import binascii
+
+    words = line.split()
+    for number, word in enumerate(words):
+        try:
+            raw = binascii.a2b_base64(word + "===") if word.startswith("AAAA") else b""
+        except ValueError:
+            raw = b""  # no key: sshd passes over the line
+        if raw:
+            digest = binascii.b2a_base64(sha256(raw).digest(), newline=False).decode()
+            words[number] = "SHA256:" + digest.rstrip("=")
+    return " ".join(words)
 
 
 KINDS = {

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SYSTEMD = "/run/systemd/private"
+"""systemd's own socket, for root: what `systemctl` talks to, which takes 17 ms of a node for four units."""
+BUS_LIMIT_S = 15
+
 
 def bytes_of(path: str) -> bytes:
     """A file's content."""
@@ -41,3 +49,99 @@ def run(argv: list[str]) -> str:
     if status:
         raise ValueError(f"{' '.join(argv)} fails: {said.strip()[-300:] or 'it said nothing'}")
     return said
+
+
+def ask_systemd(questions: list[tuple[str, str, str]]) -> list[Any]:
+    """Properties of units, as `(unit, "Unit" or "Service", name)`; None for what systemd does not know.
+
+    OSError when systemd does not answer. The wire format is that of the D-Bus specification.
+    """
+    from _socket import AF_UNIX, SOCK_STREAM, socket  # without the module around it, which loads slowly
+
+    bus = socket(AF_UNIX, SOCK_STREAM)
+    bus.settimeout(BUS_LIMIT_S)
+    try:
+        bus.connect(SYSTEMD)
+        bus.sendall(b"\0AUTH EXTERNAL %s\r\nBEGIN\r\n" % str(os.getuid()).encode().hex().encode())
+        got = b""
+        while b"\r\n" not in got:
+            got += heard(bus)
+        bus.sendall(b"".join(question(n + 1, *asked) for n, asked in enumerate(questions)))
+        got = got.partition(b"\r\n")[2]
+        answers: list[Any] = []
+        while len(answers) < len(questions):
+            while len(got) < 16 or len(got) < message_bytes(got):
+                got += heard(bus)
+            size = message_bytes(got)
+            if got[1] in (2, 3):  # an answer or an error, in the order of the questions; 4 is a signal
+                answers.append(answer(got[size - number(got, 4) : size]) if got[1] == 2 else None)
+            got = got[size:]
+        return answers
+    finally:
+        bus.close()
+
+
+def heard(bus: Any) -> bytes:
+    """What has arrived on a socket."""
+    data: bytes = bus.recv(65536)
+    if not data:
+        raise OSError("systemd has hung up")
+    return data
+
+
+def number(data: bytes, at: int) -> int:
+    """The four-byte number that stands there."""
+    return int.from_bytes(data[at : at + 4], "little")
+
+
+def message_bytes(data: bytes) -> int:
+    """The length of the D-Bus message that begins here: head, its fields up to a multiple of 8, body."""
+    return 16 + (number(data, 12) + 7) // 8 * 8 + number(data, 4)
+
+
+def question(serial: int, unit: str, interface: str, name: str) -> bytes:
+    """A call of `org.freedesktop.DBus.Properties.Get`."""
+    letters = [chr(x) if x < 128 and chr(x).isalnum() else f"_{x:02x}" for x in unit.encode()]
+    if letters[0].isdigit():
+        letters[0] = f"_{ord(letters[0]):02x}"
+    path = "/org/freedesktop/systemd1/unit/" + "".join(letters)
+    fields = b""
+    for code, kind, value in (
+        (1, b"o", path),
+        (2, b"s", "org.freedesktop.DBus.Properties"),
+        (3, b"s", "Get"),
+        (8, b"g", "ss"),
+    ):
+        text = value.encode() + b"\0"
+        size = (len(text) - 1).to_bytes(1 if kind == b"g" else 4, "little")
+        fields = padded(fields, 8) + bytes([code, 1]) + kind + b"\0" + size + text
+    body = b""
+    for word in ("org.freedesktop.systemd1." + interface, name):
+        body = padded(body, 4) + len(word).to_bytes(4, "little") + word.encode() + b"\0"
+    sizes = [size.to_bytes(4, "little") for size in (len(body), serial, len(fields))]
+    return padded(b"l\1\0\1" + b"".join(sizes) + fields, 8) + body
+
+
+def padded(data: bytes, step: int) -> bytes:
+    """Zeros behind it, up to a multiple of `step` bytes."""
+    return data + bytes(-len(data) % step)
+
+
+def answer(body: bytes) -> Any:
+    """The value of a variant: text, truth value, 64-bit number or list of texts."""
+    kind, at = body[1 : 1 + body[0]], body[0] + 2
+    at += -at % (8 if kind == b"t" else 4)
+    if kind == b"t":
+        return int.from_bytes(body[at : at + 8], "little")
+    if kind == b"b":
+        return bool(number(body, at))
+    if kind == b"s":
+        return body[at + 4 : at + 4 + number(body, at)].decode("utf-8", "replace")
+    if kind != b"as":
+        raise ValueError(f"systemd answered with a value of type {kind!r}")
+    texts, end, at = [], at + 4 + number(body, at), at + 4
+    while at < end:
+        texts.append(body[at + 4 : at + 4 + number(body, at)].decode("utf-8", "replace"))
+        at += 5 + number(body, at)
+        at += -at % 4
+    return texts

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from infra.drift import probe
-from infra.drift.looks import KINDS, Look
+from infra.drift.looks import KINDS, Look, shown_key
+from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
 
 SALT = "5a17"
@@ -235,3 +236,34 @@ def test_what_travels_knows_nothing_of_this_package() -> None:
     assert "infra" not in source
     assert '"""' not in source.split("\n", 8)[-1], "a node compiles it at every scan"
     assert issubclass(Look, object)
+
+
+def test_keys_are_shown_by_the_fingerprint_that_ssh_keygen_prints(tmp_path: Path) -> None:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "rsa", "-N", "", "-C", "me", "-f", tmp_path / "key"], check=True
+    )
+    line = (tmp_path / "key.pub").read_text()
+    said = subprocess.run(
+        ["ssh-keygen", "-l", "-f", tmp_path / "key.pub"], check=True, text=True, stdout=subprocess.PIPE
+    ).stdout
+    assert shown_key(f"no-pty {line}") == f"no-pty ssh-rsa {said.split()[1]} me"
+    assert shown_key("ssh-rsa AAAAB not-a-key") == "ssh-rsa AAAAB not-a-key"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b"\1s\0\0\2\0\0\0ok\0", "ok"),
+        (b"\1b\0\0\1\0\0\0", True),
+        (b"\1t\0\0\0\0\0\0\2\1\0\0\0\0\0\0", 258),
+        (b"\2as\0\x0d\0\0\0\2\0\0\0/a\0\0\1\0\0\0b\0", ["/a", "b"]),
+        (b"\2as\0\0\0\0\0", []),
+    ],
+)
+def test_systemds_answers_are_read_as_d_bus_lays_them_out(body: bytes, value: object) -> None:
+    assert answer(body) == value
+
+
+def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
+    path = b"/org/freedesktop/systemd1/unit/_31_2dx_40y_2eservice\0"
+    assert path in question(1, "1-x@y.service", "Unit", "LoadState")
