@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.drift.looks import shown_key
+
 Value = Any
 """A JSON value: what the probe reports of one aspect."""
 
@@ -162,11 +164,14 @@ def group(task: Task) -> Iterator[Claim]:
 
 
 def authorized_key(task: Task) -> Iterator[Claim]:
-    """ansible.posix.authorized_key: all keys of the file, so that an added one shows."""
+    """ansible.posix.authorized_key: all keys of the file, so that an added one shows; which are its own."""
     path = task.result.get("keyfile") or task.args.get("path")
     if not path:
         raise Uncovered
-    yield Claim("authorized_keys", posixpath.normpath(str(path)))
+    path, meant = posixpath.normpath(str(path)), "taken" if task.args.get("state") == "absent" else "own"
+    keys = [shown_key(line) for line in str(task.args.get("key") or "").splitlines()]
+    yield Claim("authorized_keys", path, {}, {"own": [], "taken": [], meant: keys})
+    yield Claim("file", path, {}, {"content": False}, ("type", *OWNERSHIP))
 
 
 def hostname(task: Task) -> Iterator[Claim]:

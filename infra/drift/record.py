@@ -65,6 +65,9 @@ def note(record: RoleRecord, claim: Claim, task: Task) -> None:
     before = record.claims.get(at)
     aspects = claim.aspects
     how = dict(claim.how)
+    for part in ("own", "taken"):  # several tasks, or a loop, may each put keys into one file
+        if before and part in how:
+            how[part] = [*before["how"][part], *how[part]]
     if before and before["aspects"] is None:
         aspects = None  # a task that only sets the mode does not take the content out again
         how = before["how"] | {key: value for key, value in how.items() if key != "content"}

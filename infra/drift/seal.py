@@ -130,12 +130,14 @@ class HostSeal:
         it, so it is still drift after the run.
         """
         before = self._before(role, entry)
+        if before is not None and entry.kind == "authorized_keys":
+            return self._own_keys(before, entry)
         if before is None or before.want == entry.want:
             return entry
         if entry.kind == "unit":
             entry = self._own_dropins(before, entry)
-        if entry.kind in ("listing", "effective", "authorized_keys"):
-            return self._only_governed(role, before, entry)
+        if entry.kind in ("listing", "effective"):
+            return self._only_governed(before, entry)
         if claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role):
             return entry
         self.not_repaired.append(f"{entry.kind} {entry.key}")
@@ -162,7 +164,7 @@ class HostSeal:
         self.not_repaired.append(f"{entry.key} is changed by {', '.join(sorted(strangers))}")
         return entry.model_copy(update={"want": entry.want | {"dropins": sorted(new - strangers)}})
 
-    def _only_governed(self, role: str, before: Entry, entry: Entry) -> Entry:
+    def _only_governed(self, before: Entry, entry: Entry) -> Entry:
         """A directory's new listing and a program's new settings count as far as tasks account for them."""
         governed = self._governed()
         if entry.kind == "listing":
@@ -172,15 +174,22 @@ class HostSeal:
             if strangers or lost:
                 self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
             return entry.model_copy(update={"want": {"names": sorted((new - strangers) | lost)}})
-        if entry.kind == "effective":
-            files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
-            foreign = [p for p in {*files, *known} if files.get(p) != known.get(p) and p not in governed]
-        else:
-            foreign = [entry.key] if self.manifest.roles[role].inputs == self.inputs.get(role) else []
+        files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
+        foreign = [p for p in {*files, *known} if files.get(p) != known.get(p) and p not in governed]
         if not foreign:
             return entry
         self.not_repaired.append(f"{entry.kind} {entry.key} ({', '.join(sorted(foreign))})")
         return before
+
+    def _own_keys(self, before: Entry, entry: Entry) -> Entry:
+        """New keys count where a task put them there; a task's key of old, as long as a task wants it."""
+        old, new, own = set(before.want["keys"]), set(entry.want["keys"]), set(entry.how["own"])
+        given_up = set(before.how.get("own", ())) - own
+        strangers = (new - old - own) | (new & given_up)
+        lost = old - new - given_up - set(entry.how["taken"])
+        if strangers or lost:
+            self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
+        return entry.model_copy(update={"want": {"keys": sorted((new - strangers) | lost)}})
 
     def _file(self, role: str, record: Record, entries: list[Entry], problems: list[str]) -> None:
         """Replace the role's part where the run covered the whole role, else complete it."""

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
+import hashlib
 import os
 import shutil
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +58,6 @@ INSTALL = (
     *("--allow-downgrades", "--allow-change-held-packages"),
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
 )
-SHOWN_KEY_CHARS, KEY_END_CHARS = 48, 24
-"""How the probe shortens keys."""
 
 
 class Preparation:
@@ -172,8 +173,13 @@ class Preparation:
         make_room(target)
         shutil.copy2(file, target)
         lines = file.read_text().splitlines(keepends=True)
-        kept = "".join(line for line in lines if shown_key(line) not in keys)
-        file.write_text(kept)
+        part = file.with_name(
+            f".{file.name}.part"
+        )  # whole or not at all: half a file would lock everybody out
+        shutil.copy2(file, part)
+        shutil.chown(part, file.stat().st_uid, file.stat().st_gid)
+        part.write_text("".join(line for line in lines if shown_key(line) not in keys))
+        part.replace(file)
 
     def thaw(self, path: str) -> None:
         """Clear the immutable bit, if it is set."""
@@ -201,24 +207,30 @@ def below(starts: list[str]) -> list[str]:
 
 
 def shown_key(line: str) -> str:
-    """A key as the probe shows it."""
-    words = line.split()
-    return " ".join(x if len(x) < SHOWN_KEY_CHARS else "…" + x[-KEY_END_CHARS:] for x in words)
+    """A line of authorised keys as the probe shows it: a module sees nothing of the checkout."""
+    return " ".join(fingerprint(word) if word.startswith("AAAA") else word for word in line.split())
+
+
+def fingerprint(key: str) -> str:
+    """A key's fingerprint, as `ssh-keygen -l` prints it; what is no key, as it is."""
+    try:
+        digest = hashlib.sha256(base64.b64decode(key + "===")).digest()
+    except ValueError:
+        return key
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def own(path: str, sealed: dict[str, str]) -> None:
     """Give a path its owner, group and mode back; the mode last, for a change of owner takes bits away."""
     if os.path.islink(path):
         return
-    owner, group = (
-        int(name) if name.isdigit() else name for name in (sealed.get("owner", ""), sealed.get("group", ""))
-    )
-    if owner != "" or group != "":
-        mode = os.stat(path).st_mode & 0o7777
-        shutil.chown(path, owner if owner != "" else None, group if group != "" else None)
-        os.chmod(path, mode)
-    if "mode" in sealed:
-        os.chmod(path, int(sealed["mode"], 8))
+    mode = os.stat(path).st_mode & 0o7777
+    for aspect, argument in (("owner", "user"), ("group", "group")):
+        if name := sealed.get(aspect):
+            # An account that is gone: the role makes it again, and gives it its files.
+            with suppress(LookupError):
+                shutil.chown(path, **{argument: int(name) if name.isdigit() else name})
+    os.chmod(path, int(sealed["mode"], 8) if "mode" in sealed else mode)
 
 
 def nudge(path: str) -> None:

@@ -17,7 +17,8 @@ OLDER = (
     " && dpkg -i --force-downgrade --force-confold older.deb"
 )
 NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
-KEYS = "/home/truth/.ssh/authorized_keys"
+KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
+USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
 
 # What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
 DRIFTS = {
@@ -51,6 +52,7 @@ DRIFTS = {
         ("mount", "/mnt/truth", "umount {}"),
         ("user", "truth", "usermod -s /bin/bash -G daemon truth && echo truth:guess | chpasswd"),
         ("authorized_keys", KEYS, f"echo '{NEW_KEY}' >> {KEYS}"),
+        ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
         ("sysctl", "net.ipv4.ip_default_ttl", "sysctl -qw net.ipv4.ip_default_ttl=99"),
@@ -74,6 +76,7 @@ DRIFTS = {
         ("user", "truth", "userdel truth; groupdel truth 2>/dev/null; true"),
         ("group", "truth", "true"),
         ("authorized_keys", KEYS, "truncate -s 0 {}"),
+        ("authorized_keys", ROOTS_KEYS, "sed -i /night@desk/d {}"),
         ("package", "unattended-upgrades", "apt-get -qy purge unattended-upgrades"),
         ("package", "chrony", "apt-mark hold chrony"),
         ("interface", "lo", "tc qdisc del dev lo root"),
@@ -107,6 +110,7 @@ def standing(checkout: Checkout) -> Checkout:
     """A stack whose base role governs a bit of everything."""
     cluster = two_regions(checkout)
     cluster["regions"][0]["locale"] = "ja_JP.UTF-8"
+    cluster["authorized_keys"] = [USERS_KEY]
     checkout.declare(cluster)
     govern_more(checkout.folder)
     commit(checkout.folder)

@@ -88,7 +88,7 @@ RECORDED = [
     (task("group", name="gpu"), {("group", "gpu"): {"exists": True}}),
     (
         task("ansible.posix.authorized_key", {"keyfile": "/root/.ssh/authorized_keys"}, user="root"),
-        {("authorized_keys", "/root/.ssh/authorized_keys"): {}},
+        {("authorized_keys", "/root/.ssh/authorized_keys"): {}, ("file", "/root/.ssh/authorized_keys"): {}},
     ),
     (task("hostname", name="tokyo-gpu-0"), {("hostname", "hostname"): {"live": "tokyo-gpu-0"}}),
     (
@@ -107,6 +107,18 @@ def test_a_task_is_recorded_by_what_it_made_true(done: Task, expected: dict[Any,
     record = recorded(done)
     assert reported(record) == expected
     assert not record.uncovered
+
+
+def test_a_loop_over_keys_means_all_of_them_and_says_which_are_taken_out() -> None:
+    file = {"keyfile": "/root/.ssh/authorized_keys"}
+    record = recorded(
+        task("ansible.posix.authorized_key", file, key="ssh-ed25519 x a@a\n"),
+        task("ansible.posix.authorized_key", file, key="ssh-ed25519 y b@b\nssh-ed25519 z c@c"),
+        task("ansible.posix.authorized_key", file, key="ssh-ed25519 w d@d", state="absent"),
+    )
+    how = record.claims["authorized_keys", "/root/.ssh/authorized_keys"]["how"]
+    assert how["own"] == ["ssh-ed25519 x a@a", "ssh-ed25519 y b@b", "ssh-ed25519 z c@c"]
+    assert how["taken"] == ["ssh-ed25519 w d@d"]
 
 
 UNCOVERED = [

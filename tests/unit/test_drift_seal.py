@@ -191,6 +191,34 @@ def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
     assert wants()["effective", "sshd -T"] == {"output": ["c"]}
 
 
+KEYS = "/root/.ssh/authorized_keys"
+
+
+def keys(*own: str, taken: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
+    return record(claim("authorized_keys", KEYS, how={"own": list(own), "taken": list(taken)}, **changes))
+
+
+def test_a_strangers_key_is_never_blessed_and_a_tasks_own_is() -> None:
+    seal({"base": keys("a")}, {"keys": ["a", "stack"]})
+    made = seal({"base": keys("a", "b", changed=True)}, {"keys": ["a", "b", "evil", "stack"]}, inputs="i2")
+    assert wants()["authorized_keys", KEYS] == {"keys": ["a", "b", "stack"]}
+    assert made.not_repaired == [f"evil in {KEYS}"]
+
+
+def test_a_key_that_is_gone_is_still_missed_unless_a_task_took_it_out() -> None:
+    seal({"base": keys("a")}, {"keys": ["a", "colleague", "leaver"]})
+    seal({"base": keys("a", taken=("leaver",), changed=True)}, {"keys": ["a"]}, inputs="i2")
+    assert wants()["authorized_keys", KEYS] == {"keys": ["a", "colleague"]}
+
+
+def test_a_key_that_is_no_longer_declared_is_drift_as_long_as_it_is_there() -> None:
+    seal({"base": keys("a", "leaver")}, {"keys": ["a", "leaver", "stack"]})
+    seal({"base": keys("a")}, {"keys": ["a", "leaver", "stack"]}, inputs="i2")
+    assert wants()["authorized_keys", KEYS] == {"keys": ["a", "stack"]}
+    seal({"base": keys("a")}, {"keys": ["a", "leaver", "stack"]}, inputs="i2")
+    assert wants()["authorized_keys", KEYS] == {"keys": ["a", "stack"]}, "and stays it"
+
+
 def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:
     unit = {"active": "active", "enabled": "enabled", "load": "loaded", "dropins": ["/etc/x.d/ours.conf"]}
     ours = claim("file", "/etc/x.d/ours.conf")
