@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from typing import Any
 
@@ -196,6 +197,23 @@ def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -
     standing.running.remove(process)
     standing.run(*repair(standing))
     assert scan(standing)[NODE]["state"] == "clean"
+
+
+def test_on_a_full_disk_drift_is_found_and_what_cannot_be_kept_is_not_sealed(standing: Checkout) -> None:
+    folder = "/var/lib/causeway"
+    fill = f"mount -t tmpfs -o size=64k full {folder} && head -c 1M /dev/zero > {folder}/fill"
+    standing.on_node(NODE, "sh", "-c", f"{fill}; echo '# changed' >> /etc/hosts")
+    try:
+        assert ("base", "file", "/etc/hosts") in found(scan(standing, expect=DRIFTED)[NODE])
+        text = standing.run(*repair(standing))
+        assert re.search(rf"{NODE}: not sealed: cannot write {folder}/manifest.json: .*No space left", text)
+        base = scan(standing, expect=DRIFTED)[NODE]["roles"]["base"]
+        assert (base["state"], base["differences"]) == ("not sealed", [])
+        assert "No space left on device" in base["notes"][0]
+    finally:
+        standing.on_node(NODE, "umount", folder)
+    standing.run(*repair(standing))
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
 def test_a_changed_variable_makes_the_manifest_stale(standing: Checkout) -> None:

@@ -13,6 +13,14 @@ from tests.integration.checkout import Checkout, containers, said
 
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 
+USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
+ADMIN = """
+useradd --create-home --shell /bin/bash admin
+echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
+mv /root/.ssh /home/admin/ && chown --recursive admin: /home/admin/.ssh
+"""
+"""From here on nobody comes in as root."""
+
 
 @dataclass(frozen=True)
 class Machines:
@@ -97,6 +105,25 @@ def test_with_the_right_keys_both_are_configured_and_proven(checkout: Checkout, 
     assert checkout.configured()[runs:] == [{"hall-control-1"}]
     assert checkout.changes() == {}
     assert containers(checkout.stack) == {}, "no node was made"
+
+
+def test_a_user_with_sudo_configures_scans_repairs_and_proves(checkout: Checkout, machines: Machines) -> None:
+    for number in range(2):
+        machines.on(number, "sh", "-ec", ADMIN)
+    declared = declaration(checkout, machines)
+    declared["regions"][0]["provider"]["ssh_user"] = "admin"
+    checkout.declare(declared | {"authorized_keys": [USERS_KEY]})
+    assert "0 failed, 0 unreachable" in checkout.up()
+    assert USERS_KEY in machines.on(0, "cat", "/home/admin/.ssh/authorized_keys")
+    scan = ["exec", "causeway", "drift", checkout.stack]
+    assert "2 clean" in checkout.run(*scan)
+    machines.on(1, "sh", "-c", "chmod 0600 /etc/chrony/chrony.conf && systemctl stop chrony")
+    machines.on(1, "sh", "-c", "echo '# changed' >> /etc/hosts")
+    found = checkout.run(*scan, expect=3)
+    assert "file /etc/hosts: its content differs" in found
+    assert "mode is 0600, expected 0644" in found
+    checkout.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
+    assert "2 clean" in checkout.run(*scan)
 
 
 def test_down_leaves_the_machines_as_they_are(checkout: Checkout, machines: Machines) -> None:
