@@ -1,8 +1,9 @@
 """Running other programs: the one place that starts a command and reads what it said."""
 
+import os
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from infra.errors import CausewayError
@@ -18,22 +19,23 @@ def run(
     log: Path | None = None,
     timeout_s: float = 120,
     hint: str = "",
+    env: Mapping[str, str] | None = None,
 ) -> str:
     """Run a command to its end and return its standard output.
 
     With `log`, both outputs go to that file instead and "" is returned: a daemon the command leaves behind
     must not hold a pipe to us. The command gets a session of its own, so a terminal's Ctrl-C ends us and not
-    half of a change. Secrets go through `stdin`, never through `argv`.
+    half of a change. Secrets go through `stdin`, never through `argv`. `env` is added to our environment.
 
     Raises CausewayError when the command is missing, fails, or takes longer than `timeout_s` seconds.
     """
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as sink:
-            done = _start(argv, stdin, sink.fileno(), timeout_s, hint)
+            done = _start(argv, stdin, sink.fileno(), timeout_s, hint, env or {})
         said = log.read_text(errors="replace")
     else:
-        done = _start(argv, stdin, subprocess.PIPE, timeout_s, hint)
+        done = _start(argv, stdin, subprocess.PIPE, timeout_s, hint, env or {})
         said = done.stderr or done.stdout
     if done.returncode != 0:
         last = " / ".join(line.strip() for line in said.strip().splitlines()[-STDERR_LINES:])
@@ -44,7 +46,7 @@ def run(
 
 
 def _start(
-    argv: Sequence[str], stdin: str, output: int, timeout_s: float, hint: str
+    argv: Sequence[str], stdin: str, output: int, timeout_s: float, hint: str, env: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
@@ -57,6 +59,7 @@ def _start(
             timeout=timeout_s,
             start_new_session=True,
             check=False,
+            env=os.environ | env,
         )
     except FileNotFoundError:
         raise CausewayError(

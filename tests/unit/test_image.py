@@ -60,20 +60,6 @@ def test_full_disk_is_said_before_anything_is_built(tmp_path: Path, monkeypatch:
     assert "CAUSEWAY_CACHE" in caught.value.hint
 
 
-def test_failing_command_is_reported_with_its_last_words_and_the_next_step() -> None:
-    with pytest.raises(CausewayError) as caught:
-        image._run(["sh", "-c", "echo no space left >&2; exit 3"], "free some space")
-    assert "exit 3" in caught.value.message
-    assert "no space left" in caught.value.message
-    assert caught.value.hint == "free some space"
-
-
-def test_missing_tool_is_named_with_the_next_step() -> None:
-    with pytest.raises(CausewayError, match="no-such-tool is not installed") as caught:
-        image._run(["no-such-tool"], "")
-    assert "./run" in caught.value.hint
-
-
 def test_killed_build_leaves_no_archive_that_counts_as_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,13 +13,13 @@ import hashlib
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from infra.errors import CausewayError
+from infra.process import run
 
 RECIPE = Path(__file__).parent / "node_image"
 REPOSITORY = "localhost/causeway-node"
@@ -35,6 +35,8 @@ CHANGES = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", "LABEL causeway.image=
 NEEDED_GIB = 2.0
 SCRATCH = Path("/var/tmp")  # noqa: S108 - only mmdebstrap writes there, into a directory mktemp gives it
 GIB = 1024**3
+BUILD_LIMIT_S = 1800
+"""A slow mirror is no error; one that hangs is."""
 
 Progress = Callable[[str], None]
 
@@ -79,7 +81,7 @@ def ensure_image(progress: Progress) -> str:
             _build(tar)
         progress(f"node image: importing {tag}")
         changes = [word for change in CHANGES for word in ("--change", change)]
-        _run(["podman", "import", "--quiet", *changes, str(tar), tag], "look at the message above")
+        run(["podman", "import", "--quiet", *changes, str(tar), tag], timeout_s=BUILD_LIMIT_S)
     return tag
 
 
@@ -91,8 +93,7 @@ def _images_dir() -> Path:
 
 
 def _exists(tag: str) -> bool:
-    status = _run(["podman", "image", "exists", tag], "", allowed=(0, 1))
-    return status == 0
+    return bool(run(["podman", "images", "--quiet", "--filter", f"reference={tag}"]).strip())
 
 
 def _require_space(*directories: Path) -> None:
@@ -119,26 +120,12 @@ def _build(tar: Path) -> None:
     ]
     try:
         # The root is unpacked there first; /tmp may be a small tmpfs, and apt's own user cannot enter /root.
-        _run(command, "check that http://deb.debian.org/debian/ answers", scratch=SCRATCH)
+        hint = "check that http://deb.debian.org/debian/ answers"
+        run(command, hint=hint, timeout_s=BUILD_LIMIT_S, env={"TMPDIR": str(SCRATCH)})
     except BaseException:
         part.unlink(missing_ok=True)
         raise
     part.rename(tar)
-
-
-def _run(command: list[str], hint: str, allowed: tuple[int, ...] = (0,), scratch: Path | None = None) -> int:
-    """Run a command quietly; raise with the end of what it said when its status is not an allowed one."""
-    environment = {**os.environ, "TMPDIR": str(scratch)} if scratch else None
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    except FileNotFoundError as error:
-        raise CausewayError(
-            f"{command[0]} is not installed", hint="start through ./run, which installs it"
-        ) from error
-    if done.returncode not in allowed:
-        last = "\n".join(done.stderr.strip().splitlines()[-5:])
-        raise CausewayError(f"{' '.join(command[:2])} failed (exit {done.returncode}): {last}", hint=hint)
-    return done.returncode
 
 
 @contextmanager
