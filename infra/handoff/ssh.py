@@ -43,32 +43,41 @@ def known_hosts(contract: Contract, host_keys: Mapping[str, str]) -> str:
 
 
 def ssh_config(contract: Contract) -> str:
-    """One Host block per node, and what all of them share."""
-    blocks = [
-        "\n".join(
-            [
-                f"Host {name}",
-                f"  HostName {host.address}",
-                f"  Port {host.ssh_port}",
-                f"  User {contract.regions[contract.region_of(name)].ssh_user}",
-                f"  IdentityFile {ROOT / contract.regions[contract.region_of(name)].ssh_private_key_file}",
-            ]
-        )
+    """The stack's ssh_config: one Host block per node, and what all of them share."""
+    hosts = {
+        name: {
+            "HostName": str(host.address),
+            "Port": str(host.ssh_port),
+            "User": contract.regions[contract.region_of(name)].ssh_user,
+            "IdentityFile": str(ROOT / contract.regions[contract.region_of(name)].ssh_private_key_file),
+        }
         for name, host in contract.hosts.items()
-    ]
-    shared = "\n".join(
-        [
-            "Host *",
-            "  IdentitiesOnly yes",
-            "  BatchMode yes",
-            "  StrictHostKeyChecking yes",
-            f"  UserKnownHostsFile {ROOT / contract.known_hosts_file}",
-            f"  ConnectTimeout {CONNECT_TIMEOUT_S}",
-            "  ServerAliveInterval 5",
-            "  ServerAliveCountMax 3",
-            "  ControlMaster auto",
-            f"  ControlPath {control_dir()}/causeway-%C",
-            "  ControlPersist 60s",
-        ]
+    }
+    known = str(ROOT / contract.known_hosts_file)
+    return config_text(
+        hosts, control_dir() / "causeway-%C", StrictHostKeyChecking="yes", UserKnownHostsFile=known
     )
-    return "\n\n".join([*blocks, shared, ""])
+
+
+def config_text(hosts: Mapping[str, Mapping[str, str]], control_path: Path, **shared: str) -> str:
+    """An ssh_config of hosts (name → keyword → value): one shared connection each, and never a question."""
+    shared |= {
+        "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": str(CONNECT_TIMEOUT_S),
+        "ServerAliveInterval": "5",
+        "ServerAliveCountMax": "3",
+        "LogLevel": "ERROR",
+        "ControlMaster": "auto",
+        "ControlPath": str(control_path),
+        "ControlPersist": "60s",
+    }
+    return "\n".join(_block(name, settings) for name, settings in {**hosts, "*": shared}.items())
+
+
+def _block(name: str, settings: Mapping[str, str]) -> str:
+    lines = (
+        f'  {keyword} "{value}"' if " " in value else f"  {keyword} {value}"
+        for keyword, value in settings.items()
+    )
+    return "\n".join([f"Host {name}", *lines, ""])

@@ -24,8 +24,8 @@ from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import stack_dir
 from infra.handoff.expectations import Expectation, Expectations, parse
+from infra.handoff.ssh import CONNECT_TIMEOUT_S, config_text
 
-CONNECT_TIMEOUT_S = 10
 HOST_TIMEOUT_S = 300
 """Longest a process may take per host it looks at."""
 CONNECTIONS_AT_ONCE = 32
@@ -159,7 +159,8 @@ def _expectations(inventory: str, limit: str | None) -> Expectations:
 
 def _run(expectations: Expectations, folder: Path, on_progress: Callable[[str], None]) -> VerificationResult:
     ssh_config = folder / "ssh_config"
-    ssh_config.write_text("\n".join(_ssh_config(expectations.hosts, folder)))
+    reached = {host.host: host.ssh_options for host in expectations.hosts if host.connection == "ssh"}
+    ssh_config.write_text(config_text(reached, folder / "%C"))
     (folder / "expectations.json").write_text(expectations.dump())
     with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
         problems = list(pool.map(lambda host: _connect(host, ssh_config), expectations.hosts))
@@ -184,20 +185,6 @@ def _run(expectations: Expectations, folder: Path, on_progress: Callable[[str], 
             _ssh(ssh_config, "-O", "exit", host.host)
     order = {host.host: number for number, host in enumerate(expectations.hosts)}
     return VerificationResult(tuple(sorted(checks, key=lambda check: order[check.host])))
-
-
-def _ssh_config(hosts: Sequence[Expectation], folder: Path) -> Iterator[str]:
-    """One multiplexed connection a host, checked host keys, never a question."""
-    for host in hosts:
-        if host.connection == "ssh":
-            yield f"Host {host.host}"
-            for keyword, value in host.ssh_options.items():
-                yield f'  {keyword} "{value}"' if " " in value else f"  {keyword} {value}"
-    yield "Host *"
-    yield f"  ControlPath {folder}/%C"
-    yield "  ControlMaster auto\n  ControlPersist 60"
-    yield f"  BatchMode yes\n  IdentitiesOnly yes\n  ConnectTimeout {CONNECT_TIMEOUT_S}"
-    yield "  ServerAliveInterval 5\n  ServerAliveCountMax 3\n  LogLevel ERROR\n"
 
 
 def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
