@@ -12,7 +12,10 @@ RoleState = Literal["clean", "drift", "stale", "not sealed"]
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
 SHOWN_CHARS = 200
-NEW_OR_GONE = {"listing": "names", "authorized_keys": "keys", "effective": "output", "nft": "rules"}
+NEW_OR_GONE = {
+    **{"listing": "names", "authorized_keys": "keys", "nft": "rules"},
+    **dict.fromkeys(("effective", "check"), "output"),
+}
 """Kinds whose value is a list: what was added and what is missing says more than both lists."""
 
 

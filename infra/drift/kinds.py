@@ -244,6 +244,7 @@ ASPECTS: Mapping[str, tuple[str, ...]] = {
     "unit": ("active", "enabled", "load", "reload_needed", "fragment", "dropins"),
     "sysctl": ("live", "kept"),
     "sysfs": ("value",),
+    "check": ("output",),
     "module": ("loaded",),
     "mount": ("fstab", "mounted"),
     "interface": ("mtu_bytes", "up", "qdisc"),
