@@ -68,7 +68,7 @@ class Rollout(pulumi.ComponentResource):
 
 
 def _variable_hashes(contract: Contract) -> dict[str, str]:
-    """Per host, one hash over everything a role can see of it: its groups' variables, and all addresses."""
+    """Per host, one hash over all a role can see of it: its own and its groups' variables, all addresses."""
     data: dict[str, Any] = inventory_data(contract, ROOT)
     addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
     seen: dict[str, dict[str, Any]] = {name: {} for name in contract.hosts}
@@ -76,4 +76,5 @@ def _variable_hashes(contract: Contract) -> dict[str, str]:
     for group, content in data.items():
         for name in group_hosts(data, [group]):
             seen[name][group] = content.get("vars", {})
-    return {name: value_hash([addresses, everyone, groups]) for name, groups in seen.items()}
+    own = data["_meta"]["hostvars"]
+    return {name: value_hash([addresses, everyone, groups, own[name]]) for name, groups in seen.items()}

@@ -26,7 +26,8 @@ def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
             pool = contract.hosts[name].pool
             if pool not in by_pool:
                 by_pool[pool] = value_hash([*common, _variables(contract, data, pool, role)])
-            inputs[name][role] = by_pool[pool]
+            own = _of_role(role, data["_meta"]["hostvars"][name])
+            inputs[name][role] = value_hash([by_pool[pool], own]) if own else by_pool[pool]
     return inputs
 
 
@@ -34,8 +35,12 @@ def _variables(contract: Contract, data: dict[str, Any], pool: str, role: str) -
     groups = ("all", group_name("region", contract.pools[pool].region), group_name("pool", pool))
     found: dict[str, Any] = {}
     for group in groups:
-        found |= {k: v for k, v in data.get(group, {}).get("vars", {}).items() if k.startswith(f"{role}_")}
+        found |= _of_role(role, data.get(group, {}).get("vars", {}))
     return found
+
+
+def _of_role(role: str, variables: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in variables.items() if name.startswith(f"{role}_")}
 
 
 def _reads_others(role: str) -> bool:

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from infra.handoff.contract import Contract, RegionContract
-from infra.handoff.variables import FEATURES, NODE_ROLES, feature_hosts, group_name, role_variables
+from infra.handoff.variables import (
+    FEATURES,
+    NODE_ROLES,
+    feature_hosts,
+    group_name,
+    host_variables,
+    role_variables,
+)
 
 SSH_PORT = 22
 SSH_ALIVE_INTERVAL_S = 10
@@ -105,7 +112,7 @@ def _host(contract: Contract, name: str) -> dict[str, Any]:
     """What differs from host to host, and nothing else: users cannot override it for a group."""
     host = contract.hosts[name]
     port = {} if host.ssh_port == SSH_PORT else {"ansible_port": host.ssh_port}
-    return {"ansible_host": str(host.address), **port}
+    return {"ansible_host": str(host.address), **port, **host_variables(contract, name)}
 
 
 def _ssh_variables(region: RegionContract, contract: Contract, root: Path) -> dict[str, Any]:

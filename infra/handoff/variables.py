@@ -7,9 +7,15 @@ The inventory plugin emits them on groups, at the lowest inventory precedence, s
 from collections.abc import Mapping
 from typing import Any
 
-from infra.handoff.contract import Contract, PoolContract, RegionContract
+from infra.handoff.contract import (
+    Contract,
+    FabricContract,
+    FabricNicContract,
+    PoolContract,
+    RegionContract,
+)
 
-FEATURES = ("base", "tcp_tuning", "drift_watch")
+FEATURES = ("base", "tcp_tuning", "roce", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
 NODE_ROLES = ("control", "gpu", "storage", "gateway")
@@ -32,6 +38,8 @@ def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
     if feature == "tcp_tuning":
         far = {name for name, region in contract.regions.items() if region.wan_routes}
         return tuple(host for host in contract.hosts if contract.region_of(host) in far)
+    if feature == "roce":
+        return tuple(name for name, host in contract.hosts.items() if host.fabric)
     raise ValueError(f"{feature} is not one of {', '.join(FEATURES)}")
 
 
@@ -50,6 +58,22 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         for key, pool in contract.pools.items()
     }
     return groups | pools
+
+
+def host_variables(contract: Contract, name: str) -> dict[str, Any]:
+    """The role variables that are a host's own: its fabric interfaces, of which no two hosts share one."""
+    fabric = contract.regions[contract.region_of(name)].fabric
+    if fabric is None or not contract.hosts[name].fabric:
+        return {}
+    return {"roce_interfaces": [_interface(fabric, port) for port in contract.hosts[name].fabric]}
+
+
+def _interface(fabric: FabricContract, port: FabricNicContract) -> dict[str, str]:
+    rail = fabric.rail_cidrs[port.plane * fabric.rails + port.rail]
+    address = {"name": port.name, "address": f"{port.address}/{port.prefix}"}
+    if rail.prefixlen == port.prefix:  # the whole rail is one subnet: nothing is behind the leaf
+        return address
+    return {**address, "gateway": str(port.gateway), "network": str(rail)}
 
 
 def _time_servers(contract: Contract) -> dict[str, list[str]]:
@@ -83,7 +107,17 @@ def _region(region: RegionContract, time_servers: list[str], keys: tuple[str, ..
             }
             for route in region.wan_routes
         ]
-    return variables
+    return variables | _roce(region.fabric)
+
+
+def _roce(fabric: FabricContract | None) -> dict[str, Any]:
+    if fabric is None:
+        return {}
+    marking = fabric.roce.model_dump(exclude={"tos"})  # which follows from the DSCP
+    return {
+        "roce_mtu_bytes": fabric.mtu_bytes,
+        **{f"roce_{key}": value for key, value in marking.items()},
+    }
 
 
 def _pool(pool: PoolContract, region: RegionContract) -> dict[str, Any]:

@@ -1,13 +1,16 @@
 """Which role variables a contract becomes, and on which groups they stand."""
 
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
+from infra.checks import parse_spec
 from infra.checks.load import load_spec
+from infra.drift.inputs import role_inputs
 from infra.handoff.contract import Contract, build_contract
-from infra.handoff.variables import FEATURES, feature_hosts, group_name, role_variables
+from infra.handoff.variables import FEATURES, feature_hosts, group_name, host_variables, role_variables
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec
 
@@ -80,11 +83,66 @@ def test_authorised_keys_go_to_every_region_and_none_leaves_the_file_alone(contr
         assert role_variables(changed)[region]["base_authorized_keys"] == ["ssh-ed25519 AAAA night@desk"]
 
 
-def test_every_variable_is_one_its_role_knows(contract: Contract) -> None:
+@pytest.fixture
+def fabric() -> Contract:
+    """A region with a control node and three nodes on a fabric, two to a leaf."""
+    pools = [
+        {"name": "control", "role": "control", "count": 1},
+        {
+            "name": "gpu",
+            "role": "gpu",
+            "count": 3,
+            "gpus": 8,
+            "gpu_model": "h100-sxm",
+            "nics": 2,
+            "nic_gbps": 400,
+        },
+    ]
+    shape = {"kind": "rail_optimized", "radix": 4, "rails": 2, "link_gbps": 400, "mtu_bytes": 4200}
+    marking = {"dscp": 24, "priority": 4}
+    region = {"name": "r", "cidr": "10.1.0.0/16", "fabric": {**shape, "roce": marking}, "pools": pools}
+    return contract_of(parse_spec({"name": "c", "regions": [region]}))
+
+
+def test_a_fabric_says_how_its_hosts_mark(fabric: Contract, contract: Contract) -> None:
+    found = {key: value for key, value in role_variables(fabric)["region_r"].items() if "roce" in key}
+    priorities = {"roce_priority": 4, "roce_cnp_priority": 6}
+    assert found == {"roce_mtu_bytes": 4200, "roce_dscp": 24, "roce_cnp_dscp": 48, **priorities}
+    assert not any(name.startswith("roce") for name in role_variables(contract)["region_tokyo"])
+
+
+def test_only_hosts_on_a_fabric_get_roce(fabric: Contract, contract: Contract) -> None:
+    assert feature_hosts(fabric, "roce") == ("r-gpu-0", "r-gpu-1", "r-gpu-2")
+    assert feature_hosts(contract, "roce") == ()
+    assert host_variables(fabric, "r-control-0") == {}
+
+
+def test_every_fabric_interface_knows_its_rail(fabric: Contract) -> None:
+    ports = {name: host_variables(fabric, name)["roce_interfaces"] for name in feature_hosts(fabric, "roce")}
+    for name, interfaces in ports.items():
+        assert [one["name"] for one in interfaces] == ["rail0", "rail1"]
+        for one in interfaces:
+            subnet, rail = IPv4Interface(one["address"]).network, IPv4Network(one["network"])
+            assert IPv4Address(one["gateway"]) in subnet
+            assert subnet.subnet_of(rail)
+            assert [other for other, others in ports.items() if one in others] == [name]
+    first, last = ports["r-gpu-0"][0], ports["r-gpu-2"][0]
+    assert IPv4Interface(last["address"]).ip in IPv4Network(first["network"])
+    assert IPv4Interface(last["address"]).ip not in IPv4Interface(first["address"]).network
+
+
+def test_a_hosts_own_interfaces_count_when_it_is_asked_what_is_stale(fabric: Contract) -> None:
+    first, second = (role_inputs(fabric)[name] for name in ("r-gpu-0", "r-gpu-1"))
+    assert first["roce"] != second["roce"]
+    assert first["base"] == second["base"]
+
+
+def test_every_variable_is_one_its_role_knows(contract: Contract, fabric: Contract) -> None:
     reader = YAML(typ="safe", pure=True)
     files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in FEATURES]
     known = {name for file in files for name in reader.load(file.read_text())}
-    assert {name for group in role_variables(contract).values() for name in group} <= known
+    groups = [*role_variables(contract).values(), *role_variables(fabric).values()]
+    assert {name for group in (*groups, host_variables(fabric, "r-gpu-0")) for name in group} <= known
 
 
 def test_group_names_have_no_dashes() -> None:

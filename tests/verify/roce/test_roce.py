@@ -1,0 +1,113 @@
+"""The fabric interfaces have the declared RoCEv2 settings, wherever their devices know such settings."""
+
+import json
+import shlex
+
+import pytest
+from testinfra.host import Host
+
+from tests.verify.support import Expect, VerdictRecorder, ask
+
+PROGRAM = "/usr/local/sbin/causeway-roce"
+
+# A file without a suffix is no module by itself.
+CARRYING = """
+import json, sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+loader = SourceFileLoader("roce", sys.argv[1])
+roce = module_from_spec(spec_from_loader("roce", loader))
+sys.dont_write_bytecode, sys.modules["roce"] = True, roce
+loader.exec_module(roce)
+print(json.dumps(sorted(roce.carrying(sys.argv[2]))))
+"""
+
+States = dict[str, dict[str, tuple[str, str]]]
+LINK = ("mtu", "up", "address", "route", "pause")
+PRIORITIES = ("dscp", "trust", "pfc", "ets")
+RDMA = ("soft_device", "tos", "ecn")
+
+
+def names(expect: Expect) -> list[str]:
+    return [interface["name"] for interface in expect.roce_interfaces]
+
+
+@pytest.fixture(scope="module")
+def states(host: Host, expect: Expect) -> States:
+    """Interface → setting → state and reason, as the node's own program finds the devices to be.
+
+    It compares them with its file, so that has to be what is declared, or its answers would prove nothing.
+    """
+    told = json.loads(host.file("/etc/causeway/roce.json").content_string)
+    assert told == {key: getattr(expect, f"roce_{key}") for key in told}
+    found: States = {}
+    for line in host.run(f"{PROGRAM} check").stdout.splitlines():
+        interface, setting, state = (words := line.split(maxsplit=3))[:3]
+        found.setdefault(interface, {})[setting] = (state.rstrip(":"), "".join(words[3:]))
+    return found
+
+
+def test_every_interface_is_there(expect: Expect, verdict: VerdictRecorder, states: States) -> None:
+    if not names(expect):
+        verdict.not_declared("no fabric interface")
+    assert {name: states[name]["interface"] for name in names(expect) if "interface" in states[name]} == {}
+
+
+@pytest.mark.parametrize("setting", LINK + PRIORITIES + RDMA)
+def test_setting(expect: Expect, verdict: VerdictRecorder, states: States, setting: str) -> None:
+    found = {name: states[name][setting] for name in names(expect) if setting in states[name]}
+    if not found:
+        verdict.not_declared(f"no interface shall have {setting}")
+    wrong = {name: state for name, state in found.items() if state[0] not in ("effective", "unsupported")}
+    assert wrong == {}
+    reasons = {name: why for name, (state, why) in found.items() if state == "unsupported"}
+    if reasons:
+        verdict.unsupported("; ".join(f"{name}: {why}" for name, why in reasons.items()))
+
+
+def test_the_kernel_carries_the_declared_packets(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    addresses = {one["name"]: one["address"] for one in expect.roce_interfaces if one.get("address")}
+    if not addresses:
+        verdict.not_declared("no fabric interface with an address")
+    for name, address in addresses.items():
+        found = json.loads(host.run(f"ip -json address show dev {shlex.quote(name)}").stdout)[0]
+        local = [f"{one['local']}/{one['prefixlen']}" for one in found["addr_info"]]
+        assert (found["mtu"], address in local) == (expect.roce_mtu_bytes, True), name
+
+
+def test_the_keepers_run(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not names(expect):
+        verdict.not_declared("no fabric interface")
+    units = " ".join(f"causeway-roce@{name}" for name in names(expect))
+    done = host.run(f"systemctl is-enabled {units}; systemctl is-active {units}")
+    count = len(names(expect))
+    assert done.stdout.split() == ["enabled"] * count + ["active"] * count
+
+
+def test_the_keepers_come_back_with_their_devices(
+    host: Host, expect: Expect, verdict: VerdictRecorder, in_container: bool
+) -> None:
+    if not names(expect):
+        verdict.not_declared("no fabric interface")
+    if in_container:
+        verdict.unsupported("a container has no udev that tells systemd of devices")
+    for name in names(expect):
+        shown = host.run(f"systemctl show --property=BindsTo,WantedBy --value causeway-roce@{name}").stdout
+        assert shown.split() == [f"sys-subsystem-net-devices-{name}.device"] * 2
+
+
+def test_the_way_in_is_left_alone(host: Host, expect: Expect) -> None:
+    carrying = ask(host, CARRYING, PROGRAM, expect.roce_management_address)
+    way_out = json.loads(host.run("ip -json route show default").stdout)
+    assert {route["dev"] for route in way_out} <= set(carrying)
+    assert set(carrying) & set(names(expect)) == set()
+
+
+def test_nccl_marks_as_the_fabric_expects(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    lines = host.file("/etc/nccl.conf").content_string.splitlines()
+    options = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    wanted = {"NCCL_IB_TC": expect.roce_dscp * 4 + 2, **expect.roce_nccl_options}
+    assert options == {key: str(value) for key, value in wanted.items()}
+    verdict.rendered("NCCL alone reads it")
