@@ -17,7 +17,7 @@ import pytest
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import names, netns, network, nodes, wan
+from infra.providers.local import daemons, names, netns, network, nodes, wan
 from tests.integration.ground import Ground, Pools, new_key, pool_of, reconcile
 
 GROUND = Ground("engine", IPv4Network("10.201.0.0/16"))
@@ -113,13 +113,13 @@ def test_a_node_is_reached_by_ssh_with_the_host_key_we_were_told(
 
 def test_doing_it_again_changes_nothing(pools: Pools) -> None:
     before, picture = ids("tokyo"), network_picture()
-    processes = wan.processes(names.link_dir(STACK, LINK.name))
+    processes = daemons.processes(names.link_dir(STACK, LINK.name))
     GROUND.networks()
     wan.ensure(LINK)
     reconcile(pools[0])
     assert ids("tokyo") == before
     assert network_picture() == picture
-    assert wan.processes(names.link_dir(STACK, LINK.name)) == processes
+    assert daemons.processes(names.link_dir(STACK, LINK.name)) == processes
     assert network.inspect(TOKYO) == network.NetworkState(True)
     assert wan.inspect(LINK).problem is None
 
@@ -222,7 +222,7 @@ def test_a_killed_emulator_is_seen_and_healed(pools: Pools) -> None:
         assert wan.inspect(LINK).up
     wan.ensure(LINK)
     assert round_trip_ms(pools[0][0], pools[1][0]) >= LINK.rtt_ms - CLOCK_MS
-    assert len(wan.processes(folder)) in (0, 3)
+    assert len(daemons.processes(folder)) in (0, 3)
 
 
 @pytest.mark.usefixtures("pools")

@@ -15,7 +15,7 @@ import pytest
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import host, names, netns, network, nodes, sweep, wan
+from infra.providers.local import daemons, host, names, netns, network, nodes, sweep, wan
 from tests.integration.ground import Ground, new_key, pool_of, reconcile
 
 GROUND = Ground("recovery", IPv4Network("10.202.0.0/16"))
@@ -64,7 +64,7 @@ def test_what_a_killed_run_has_begun_is_completed(base: nodes.Node, delay_s: flo
     assert [state.name for state in states] == [node.name for node in pool]
     assert all(state.running and state.host_key for state in states)
     assert wan.inspect(LINK).up
-    assert len(wan.processes(names.link_dir(STACK, LINK.name))) in (0, 3)
+    assert len(daemons.processes(names.link_dir(STACK, LINK.name))) in (0, 3)
     sweep.sweep(STACK)
     assert sweep.leftovers(STACK) == []
 

@@ -8,7 +8,7 @@ import json
 import shutil
 
 from infra.process import run
-from infra.providers.local import names, netns, network, nodes, wan
+from infra.providers.local import daemons, names, netns, network, nodes
 
 
 def leftovers(stack: str) -> list[str]:
@@ -16,7 +16,7 @@ def leftovers(stack: str) -> list[str]:
     folder = names.stack_dir(stack)
     return [
         *[f"container {name}" for name in _containers(stack)],
-        *[f"process {pid} of a WAN link" for pid in wan.processes(folder)],
+        *[f"process {pid} of a WAN link" for pid in daemons.processes(folder)],
         *[f"network namespace {name}" for name in netns.owned(stack)],
         *[f"uplink {names.host_uplink(stack, region)} of {region}" for region in network.uplinks(stack)],
         *([f"folder {folder}"] if folder.exists() else []),
@@ -35,7 +35,7 @@ def sweep(stack: str) -> list[str]:
             ["podman", "rm", "--force", "--ignore", "--time=0", *containers],
             timeout_s=60 + 2 * len(containers),
         )
-    wan.stop_all(names.stack_dir(stack))
+    daemons.stop_all(names.stack_dir(stack))
     regions = set(network.uplinks(stack))
     for namespace, note in netns.owned(stack).items():
         if note.get("kind") == "node":

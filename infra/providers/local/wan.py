@@ -3,33 +3,24 @@
 A link ends in a region's gateway node, which routes by itself; without one, in the region's router.
 Two engines. `netem` shapes a veth pair where the kernel has sch_netem. Where not, two vde switches, each with
 a TAP in the namespace of its end, are joined by `wirefilter`, which delays, drops and paces in user space.
-What runs is known by comparing process command lines, so a process id that another program has since
-inherited is never taken for ours.
 """
 
-import os
 import shutil
-import signal
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from pathlib import Path
 from typing import Literal
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import names, netns
+from infra.providers.local import daemons, names, netns
 
 Engine = Literal["netem", "wirefilter"]
 
 WIREFILTER_MAX_MTU_BYTES = 1500
 """A vde switch's packet buffer holds one ordinary Ethernet frame."""
 MIN_QUEUE_BYTES = 128 * 1024
-STOP_TIMEOUT_S = 3.0
-START_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -164,7 +155,7 @@ def remove(stack: str, name: str) -> None:
     """Remove a link: its processes, its interfaces and, with them, its routes."""
     with netns.locked():
         folder = names.link_dir(stack, name)
-        stop_all(folder)
+        daemons.stop_all(folder)
         device = names.link_interface(name)
         for place in netns.owned(stack):
             if netns.exists(place) and device in netns.links(place):
@@ -190,7 +181,7 @@ def _problems(link: Link, engine: Engine) -> Iterator[str]:
         if engine == "netem" and "netem" not in run(["tc", "-n", end.place, "qdisc", "show", "dev", device]):
             yield f"{device} in {end.place} has lost its delay and loss"
     for role, argv in _commands(link).items() if engine == "wirefilter" else ():
-        if not _running(names.link_dir(link.stack, link.name) / f"{role}.pid", argv):
+        if not daemons.running(names.link_dir(link.stack, link.name) / f"{role}.pid", argv):
             yield f"the process of {role} does not run with the declared parameters"
 
 
@@ -261,66 +252,14 @@ def _ensure_wire(link: Link) -> None:
     wire = folder / "wire.pid"
     for side, end in zip(("a", "b"), _ends(link), strict=True):
         pid_file = folder / f"{side}.pid"
-        if _running(pid_file, commands[side]) and device in netns.links(end.place):
+        if daemons.running(pid_file, commands[side]) and device in netns.links(end.place):
             continue
         # The wire goes, too: it holds on to the old switch's socket.
-        _stop([*processes(pid_file), *processes(wire)])
+        daemons.stop([*daemons.processes(pid_file), *daemons.processes(wire)])
         shutil.rmtree(folder / side, ignore_errors=True)
         # Started inside, the switch makes its TAP there: it never shows up among the host's interfaces.
-        _start_daemon(netns.inside(end.place, commands[side]), commands[side], pid_file)
-    if not _running(wire, commands["wire"]):
-        _stop(processes(wire))
+        daemons.start(netns.inside(end.place, commands[side]), commands[side], pid_file)
+    if not daemons.running(wire, commands["wire"]):
+        daemons.stop(daemons.processes(wire))
         (folder / "wire.mgmt").unlink(missing_ok=True)
-        _start_daemon(commands["wire"], commands["wire"], wire)
-
-
-def _start_daemon(starter: list[str], argv: list[str], pid_file: Path) -> None:
-    """Run `starter`, which leaves the process `argv` behind, and wait until that is there."""
-    pid_file.unlink(missing_ok=True)  # both programs refuse to start while the file exists, whoever it names
-    log = pid_file.with_suffix(".log")
-    run(starter, log=log)
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while not _running(pid_file, argv):
-        if time.monotonic() > deadline:
-            raise CausewayError(f"{argv[0]} did not start: {log.read_text().strip()}", f"see {log}")
-        time.sleep(0.02)
-
-
-def _command_line(pid: int) -> list[str]:
-    """A process's words; none when it is gone, or dead and not yet reaped by its parent."""
-    try:
-        text = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return []
-    return text.rstrip("\0").split("\0") if text else []
-
-
-def _running(pid_file: Path, argv: list[str]) -> bool:
-    """Whether the process of that file lives and is the one we would start now."""
-    text = pid_file.read_text().strip() if pid_file.exists() else ""
-    return text.isdigit() and _command_line(int(text)) == argv
-
-
-def processes(place: Path) -> list[int]:
-    """The link processes whose command line names this file, or something in this folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        words = _command_line(int(entry.name)) if entry.name.isdigit() else []
-        if words and words[0] in ("vde_switch", "wirefilter"):
-            found += [int(entry.name)] if any(f"{w}/".startswith(f"{place}/") for w in words) else []
-    return sorted(found)
-
-
-def stop_all(folder: Path) -> None:
-    """End every link process that works under `folder`."""
-    _stop(processes(folder))
-
-
-def _stop(pids: list[int]) -> None:
-    """End processes at once: they keep nothing that would need a polite signal."""
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(_command_line(pid) for pid in pids) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        daemons.start(commands["wire"], commands["wire"], wire)
