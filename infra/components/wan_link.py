@@ -4,8 +4,11 @@ import pulumi
 
 from infra.components.cluster import Cluster
 from infra.components.region import Region
+from infra.handoff.contract import Contract
 from infra.providers.local.resources import LocalWanLink
 from infra.spec import WanLinkSpec
+
+PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000
 
 
 class WanLink(pulumi.ComponentResource):
@@ -30,7 +33,8 @@ class WanLink(pulumi.ComponentResource):
 
     def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> None:
         link = cluster.contract.links[name]
-        ends = {"a": link.ends[link.a], "b": link.ends[link.b]}
+        sides = {"a": link.a, "b": link.b}
+        ends = {side: link.ends[region] for side, region in sides.items()}
         inputs = {
             "stack": cluster.stack,
             "link": name,
@@ -38,11 +42,25 @@ class WanLink(pulumi.ComponentResource):
             "b": link.b,
             **{f"{side}_address": str(end.address) for side, end in ends.items()},
             **{f"{side}_gateway": end.gateway for side, end in ends.items()},
-            "a_cidr": str(a.spec.cidr),
-            "b_cidr": str(b.spec.cidr),
+            **{f"{side}_routes": _routes(cluster.contract, region, name) for side, region in sides.items()},
             "rtt_ms": link.rtt_ms,
             "bandwidth_mbps": link.bandwidth_mbps,
             "loss_pct": link.loss_pct,
             "mtu_bytes": link.handover_mtu_bytes,
         }
         LocalWanLink(f"{name}-emulation", inputs, pulumi.ResourceOptions(parent=self, depends_on=[a, b]))
+
+
+def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:
+    """The networks whose way from a region begins with a link, with the metric of its router's route.
+
+    Also those beyond the far region, as long as the way leads over emulated links: every router on it does
+    the same, and knows the next one.
+    """
+    metrics = {}
+    for route in contract.regions[region].wan_routes:
+        for path, metric in ((route.backup_path, BACKUP_METRIC), (route.path, PRIMARY_METRIC)):
+            ends = (end for name in path for end in contract.links[name].ends.values())
+            if link in path[:1] and all(end.address for end in ends):
+                metrics[str(route.cidr)] = metric
+    return metrics

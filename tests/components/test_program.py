@@ -241,6 +241,23 @@ def test_a_changed_link_touches_no_node(program: Program) -> None:
     assert not {name for name in found if name.endswith(("-nodes", "-hosts", "-network"))}
 
 
+def test_routers_send_on_what_is_for_regions_beyond(program: Program) -> None:
+    cluster = declaration()
+    control = {"name": "control", "role": "control", "count": 1}
+    cluster["regions"].append({"name": "osaka", "cidr": "10.94.0.0/16", "pools": [control]})
+    link = {"a": "osaka", "b": "tokyo", "rtt_ms": 8, "bandwidth_mbps": 100}
+    cluster["wan_links"] += [{"name": "land", **link}, {"name": "spare", **link, "backup_of": "land"}]
+    cluster["waves"] = []
+    requests = program(cluster)
+    shanghai, tokyo, osaka = "10.92.0.0/16", "10.91.0.0/16", "10.94.0.0/16"
+    near, land, spare = (inputs(requests, f"{name}-emulation") for name in ("near", "land", "spare"))
+    assert near["a_routes"] == {shanghai: 1000}
+    assert near["b_routes"] == {tokyo: 1000, osaka: 1000}
+    assert land["a_routes"] == {shanghai: 1000, tokyo: 1000}, "no emulated link reaches old"
+    assert spare["a_routes"] == {shanghai: 2000, tokyo: 2000}
+    assert spare["b_routes"] == {osaka: 2000}
+
+
 def test_existing_machines_get_no_network_and_need_no_machine_of_ours(program: Program) -> None:
     only = declaration()
     only |= {"regions": only["regions"][2:], "wan_links": [], "waves": []}

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Interface, IPv4Network, ip_address
 from pathlib import Path
 
 import pytest
@@ -238,6 +238,39 @@ def test_a_reused_process_id_is_not_taken_for_the_emulator() -> None:
         assert stranger.poll() is None
         assert wan.inspect(LINK).up
         stranger.kill()
+
+
+def test_a_region_beyond_is_reached_through_the_router_between(pools: Pools) -> None:
+    osaka = replace(SHANGHAI, region="osaka", cidr=GROUND.cidr(2))
+    land = replace(
+        LINK,
+        name="land",
+        a="shanghai",
+        b="osaka",
+        a_address=IPv4Interface("100.100.255.5/30"),
+        b_address=IPv4Interface("100.100.255.6/30"),
+        a_routes=((osaka.cidr, 1000),),
+        b_routes=((SHANGHAI.cidr, 1000), (TOKYO.cidr, 1000)),
+    )
+    beyond = replace(LINK, a_routes=((SHANGHAI.cidr, 1000), (osaka.cidr, 1000)))
+    far = ["ping", "-q", "-c", "5", "-i", "0.2", str(osaka.gateway.ip)]
+    regions = (TOKYO, SHANGHAI, osaka)
+    try:
+        for net in regions:
+            network.ensure(net, [other.cidr for other in regions if other != net])
+        assert "does not route just" in str(wan.inspect(beyond).problem)
+        for link in (beyond, land):
+            wan.ensure(link)
+            assert wan.inspect(link).up
+        found_ms = float(in_node(pools[0][0], *far).rsplit("= ", 1)[1].split("/")[0])
+        assert LINK.rtt_ms + land.rtt_ms - 2 * CLOCK_MS <= found_ms < LINK.rtt_ms + land.rtt_ms + 30
+        wan.ensure(LINK)
+        with pytest.raises(CausewayError, match="100% packet loss"):
+            in_node(pools[0][0], *far)
+    finally:
+        wan.remove(STACK, land.name)
+        network.remove(STACK, "osaka")
+        GROUND.networks()
 
 
 def test_a_link_ends_in_a_gateway_node_at_one_end_and_in_the_router_at_the_other(pools: Pools) -> None:

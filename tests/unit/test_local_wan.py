@@ -1,7 +1,7 @@
 """What a declared link becomes, without making one."""
 
 from dataclasses import replace
-from ipaddress import IPv4Interface, IPv4Network
+from ipaddress import IPv4Interface
 
 from infra.providers.local import names
 from infra.providers.local.wan import Link, netem_arguments
@@ -13,8 +13,6 @@ LINK = Link(
     b="shanghai",
     a_address=IPv4Interface("100.100.0.1/30"),
     b_address=IPv4Interface("100.100.0.2/30"),
-    a_cidr=IPv4Network("10.81.0.0/16"),
-    b_cidr=IPv4Network("10.82.0.0/16"),
     rtt_ms=70,
     bandwidth_mbps=100,
     loss_pct=0.2,
@@ -35,11 +33,6 @@ def test_a_direction_holds_what_is_under_way_and_one_bdp_of_queue() -> None:
     packets = int(netem_arguments(LINK)[2])
     assert 1.5 * bdp_bytes <= packets * 1500 < 2 * bdp_bytes
     assert replace(LINK, rtt_ms=0.1).queue_bytes >= 64 * 1500
-
-
-def test_of_two_links_the_shorter_one_is_preferred() -> None:
-    assert replace(LINK, rtt_ms=60, name="z").metric < LINK.metric
-    assert replace(LINK, name="backup").metric != LINK.metric
 
 
 def test_a_long_name_does_not_outgrow_a_socket_path() -> None:

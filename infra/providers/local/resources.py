@@ -193,12 +193,16 @@ def _link(inputs: Properties) -> wan.Link:
         b=inputs["b"],
         a_address=IPv4Interface(inputs["a_address"]),
         b_address=IPv4Interface(inputs["b_address"]),
-        a_cidr=IPv4Network(inputs["a_cidr"]),
-        b_cidr=IPv4Network(inputs["b_cidr"]),
         rtt_ms=inputs["rtt_ms"],
         bandwidth_mbps=inputs["bandwidth_mbps"],
         loss_pct=inputs["loss_pct"],
         mtu_bytes=int(inputs["mtu_bytes"]),
         a_gateway=inputs.get("a_gateway"),
         b_gateway=inputs.get("b_gateway"),
+        a_routes=_routes(inputs.get("a_routes", {})),
+        b_routes=_routes(inputs.get("b_routes", {})),
     )
+
+
+def _routes(metrics: Properties) -> wan.Routes:
+    return tuple((IPv4Network(cidr), int(metric)) for cidr, metric in metrics.items())

@@ -17,6 +17,8 @@ from infra.process import run
 from infra.providers.local import daemons, names, netns
 
 Engine = Literal["netem", "wirefilter"]
+Routes = tuple[tuple[IPv4Network, int], ...]
+"""Networks that a router sends over a link, each with the route's metric: the smallest one carries."""
 
 WIREFILTER_MAX_MTU_BYTES = 1500
 """A vde switch's packet buffer holds one ordinary Ethernet frame."""
@@ -33,8 +35,6 @@ class Link:
     b: str
     a_address: IPv4Interface
     b_address: IPv4Interface
-    a_cidr: IPv4Network
-    b_cidr: IPv4Network
     rtt_ms: float
     bandwidth_mbps: float
     loss_pct: float
@@ -43,6 +43,9 @@ class Link:
     a_gateway: str | None = None
     """The node the link ends in at a; None for the region's router."""
     b_gateway: str | None = None
+    a_routes: Routes = ()
+    """What a's router sends over the link; a gateway node finds its own routes."""
+    b_routes: Routes = ()
 
     @property
     def one_way_ms(self) -> float:
@@ -64,11 +67,6 @@ class Link:
         bdp_bytes = self.rate_bytes_s * self.rtt_ms / 1000
         return round(bdp_bytes * 1.5) + MIN_QUEUE_BYTES
 
-    @property
-    def metric(self) -> int:
-        """Of two links between the same regions the shorter one carries the traffic; ties go by name."""
-        return 1000 + round(self.rtt_ms * 1000) + int(names.short_hash(self.name), 16) % 500
-
 
 @dataclass(frozen=True)
 class LinkState:
@@ -87,16 +85,15 @@ class _End:
     peer_place: str
     address: IPv4Interface
     via: IPv4Address
-    far_cidr: IPv4Network
-    routed: bool
-    """Whether the route to the far region is ours to set: a gateway node finds its own."""
+    routes: Routes | None
+    """The routes over the link, all ours to set; None in a gateway node."""
 
 
 def _ends(link: Link) -> tuple[_End, _End]:
     a, b = _place(link.stack, link.a, link.a_gateway), _place(link.stack, link.b, link.b_gateway)
     return (
-        _End(a, b, link.a_address, link.b_address.ip, link.b_cidr, link.a_gateway is None),
-        _End(b, a, link.b_address, link.a_address.ip, link.a_cidr, link.b_gateway is None),
+        _End(a, b, link.a_address, link.b_address.ip, None if link.a_gateway else link.a_routes),
+        _End(b, a, link.b_address, link.a_address.ip, None if link.b_gateway else link.b_routes),
     )
 
 
@@ -176,8 +173,9 @@ def _problems(link: Link, engine: Engine) -> Iterator[str]:
             return
         if str(end.address) not in netns.addresses(interface) or interface["mtu"] != link.mtu_bytes:
             yield f"{device} in {end.place} does not carry {end.address} at MTU {link.mtu_bytes}"
-        if end.routed and not _route(end, device):
-            yield f"{end.place} has no route to {end.far_cidr} over the link"
+        if end.routes is not None and _present_routes(end, device) != set(end.routes):
+            wanted = ", ".join(str(network) for network, _ in end.routes) or "no network"
+            yield f"{end.place} does not route just {wanted} over the link"
         if engine == "netem" and "netem" not in run(["tc", "-n", end.place, "qdisc", "show", "dev", device]):
             yield f"{device} in {end.place} has lost its delay and loss"
     for role, argv in _commands(link).items() if engine == "wirefilter" else ():
@@ -185,8 +183,10 @@ def _problems(link: Link, engine: Engine) -> Iterator[str]:
             yield f"the process of {role} does not run with the declared parameters"
 
 
-def _route(end: _End, device: str) -> list[netns.Record]:
-    return netns.read(end.place, "-4", "route", "show", str(end.far_cidr), "dev", device)
+def _present_routes(end: _End, device: str) -> set[tuple[IPv4Network, int]]:
+    routes = netns.read(end.place, "-4", "route", "show", "dev", device)
+    ours = [route for route in routes if route.get("protocol") != "kernel"]
+    return {(IPv4Network(route["dst"]), route.get("metric", 0)) for route in ours}
 
 
 def _address_and_route(link: Link, end: _End) -> None:
@@ -196,16 +196,14 @@ def _address_and_route(link: Link, end: _End) -> None:
     lines.append(f'link set {device} address {mac} mtu {link.mtu_bytes} alias "WAN {link.name}" up')
     # A leased line asks for nobody's MAC address: the first packet must not wait for, or be lost with, ARP.
     lines.append(f"neigh replace {end.via} lladdr {peer_mac} dev {device} nud permanent")
-    if end.routed:
-        lines += _route_lines(link, end, device)
+    if end.routes is not None:
+        stale = sorted(_present_routes(end, device) - set(end.routes))
+        lines += [f"route del {network} dev {device} metric {metric}" for network, metric in stale]
+        lines += [
+            f"route replace {network} via {end.via} dev {device} metric {metric}"
+            for network, metric in end.routes
+        ]
     netns.batch(end.place, lines)
-
-
-def _route_lines(link: Link, end: _End, device: str) -> list[str]:
-    # A changed delay changes the metric, and the kernel takes that for another route.
-    old = [r for r in _route(end, device) if r.get("metric") != link.metric]
-    lines = [f"route del {end.far_cidr} dev {device} metric {r.get('metric', 0)}" for r in old]
-    return [*lines, f"route replace {end.far_cidr} via {end.via} dev {device} metric {link.metric}"]
 
 
 def _ensure_veth(link: Link) -> None:
