@@ -10,10 +10,10 @@ from rich.table import Table
 from infra import ROOT
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
-from infra.commands.wan import links_table
+from infra.commands.wan import print_measured
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.measure import LinkMeasurement, measure_links
+from infra.handoff.measure import Measurement, measure_wan
 from infra.handoff.variables import FEATURES, feature_hosts
 from infra.handoff.verify import VerificationResult, read_result
 from infra.pulumi_cli import only_one, pulumi, select_stack
@@ -42,19 +42,21 @@ def run(arguments: argparse.Namespace) -> ExitCode:
                 hint=f"mend it and run ./run up {stack} again: what stands already is kept",
             )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-        measured = [] if arguments.no_measure else measure_links(contract, print)
+        measured: list[Measurement] = []
+        if not arguments.no_measure:
+            measured = measure_wan(contract, print, neighbours_only=True, compare=False)
     show_standing(contract, measured, read_result(stack), time.monotonic() - started)
-    return ExitCode.FAILED if any(link.problem for link in measured) else ExitCode.OK
+    return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
 
 
 def show_standing(
-    contract: Contract, measured: list[LinkMeasurement], checks: VerificationResult, took_s: float
+    contract: Contract, measured: list[Measurement], checks: VerificationResult, took_s: float
 ) -> None:
     """What stands, as tables: regions with their nodes, links with promise and truth, roles, checks."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(_regions_table(contract))
     if measured:
-        console.print(links_table(contract, measured))
+        print_measured(measured, console)
     for feature in FEATURES:
         console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())

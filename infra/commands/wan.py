@@ -1,9 +1,10 @@
-"""`causeway wan`: what the links of a standing stack really carry, beside what is declared."""
+"""`causeway wan`: what the WAN of a standing stack really carries, beside what is declared."""
 
 import argparse
 import json
 import sys
 from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,41 +12,69 @@ from rich.table import Table
 from infra import ROOT
 from infra.commands.arguments import add_stack
 from infra.errors import ExitCode
-from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.measure import LinkMeasurement, measure_links
+from infra.handoff.contract import load_contract, stack_dir
+from infra.handoff.measure import Measurement, Rate, measure_wan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    parser.add_argument("what", choices=["measure"], help="measure: RTT, loss and TCP rate of every link")
+    what = "measure: RTT, loss, packet size and TCP rate between all regions"
+    parser.add_argument("what", choices=["measure"], help=what)
     add_stack(parser)
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Measure every link; FAILED when one could not be measured."""
+    """Measure every pair of regions; FAILED when one could not be, or not completely."""
     contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
-    measured = measure_links(contract, lambda line: print(line, file=sys.stderr))
+    measured = measure_wan(contract, lambda line: print(line, file=sys.stderr))
     if arguments.json:
-        print(json.dumps({found.link: asdict(found) for found in measured}, indent=2))
+        print(json.dumps(measured_json(measured), indent=2))
     else:
-        Console(width=None if sys.stdout.isatty() else 120).print(links_table(contract, measured))
-    return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
+        print_measured(measured, Console(width=None if sys.stdout.isatty() else 160))
+    return ExitCode.FAILED if any(found.problem or found.lacking for found in measured) else ExitCode.OK
 
 
-def links_table(contract: Contract, measured: list[LinkMeasurement]) -> Table:
-    """The links as a table: what was measured, and in brackets what is declared."""
-    table = Table(title="WAN links: measured (declared)", title_justify="left")
-    for column in ("link", "between", "RTT ms", "loss % one way", "TCP Mbit/s", "congestion control"):
-        table.add_column(column)
+def measured_json(measured: list[Measurement]) -> dict[str, dict[str, Any]]:
+    """Region → other region → what was measured, and under `declared` the route of the contract."""
+    report: dict[str, dict[str, Any]] = {}
     for found in measured:
-        link = contract.links[found.link]
-        cells = [f"not measured: {found.problem}", "", ""]
-        if not found.problem:
-            cells = [
-                f"{found.rtt_ms:g} ({link.rtt_ms:g})",
-                f"{found.loss_pct:g} ({link.loss_pct:g})",
-                f"{found.rate_mbps:g} ({link.bandwidth_mbps:g})",
-            ]
-        table.add_row(found.link, f"{link.a} – {link.b}", *cells, link.congestion_control)
-    return table
+        pair = report.setdefault(found.source_region, {})
+        pair[found.target_region] = {**asdict(found), "declared": found.declared.model_dump(mode="json")}
+    return report
+
+
+def print_measured(measured: list[Measurement], console: Console) -> None:
+    """A table of what was measured, in brackets what is declared; under it what could not be."""
+    table = Table(title="WAN: measured (declared)", title_justify="left")
+    for column in ("between", "over", "RTT ms", "loss % one way", "MTU", "one TCP flow, Mbit/s"):
+        table.add_column(column)
+    if any(found.other for found in measured):
+        table.add_column("with the other")
+    for found in measured:
+        table.add_row(*_cells(found))
+    console.print(table)
+    for found in measured:
+        if said := found.problem or found.lacking:
+            console.print(f"{found.source_region} – {found.target_region}: {said}", highlight=False)
+
+
+def _cells(found: Measurement) -> list[str]:
+    declared = found.declared
+    return [
+        f"{found.source_region} – {found.target_region}",
+        ", ".join(declared.path),
+        f"{_shown(found.rtt_ms)} ({declared.rtt_ms:g})",
+        f"{_shown(found.loss_pct)} ({declared.loss_pct:.3g})",
+        f"{_shown(found.mtu_bytes)} ({declared.mtu_bytes})",
+        f"{_rate(found.configured)} ({declared.bandwidth_mbps:g} {declared.congestion_control})",
+        *([_rate(found.other)] if found.other else []),
+    ]
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+def _rate(rate: Rate | None) -> str:
+    return "–" if rate is None else f"{rate.mbps:g} {rate.congestion_control}"

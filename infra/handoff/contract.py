@@ -204,6 +204,10 @@ class Contract(_Part):
         """The names of a region's hosts, in natural order."""
         return tuple(name for name in self.hosts if self.region_of(name) == region)
 
+    def route(self, source: str, target: str) -> WanRoute | None:
+        """How a region reaches another one; None where no links lead there."""
+        return next((route for route in self.regions[source].wan_routes if route.region == target), None)
+
 
 def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -1,114 +1,198 @@
-"""What WAN links really carry: round trip, loss and rate between a node of each end, beside the declaration.
+"""What the WAN really carries: round trip, loss, packet size and TCP rate between a node of each region.
 
-RTT comes from pings, loss from a paced UDP stream (thousands of packets, so that 0.2 % shows), the rate
-from TCP with the settings that the nodes have.
+RTT comes from pings, the path MTU from pings that may not be cut, loss from a paced UDP stream (thousands of
+packets, so that 0.2 % shows), and the rate from one TCP flow: with the congestion control that the node's
+routes have, as a program would get it, and once more with the other one.
 """
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, get_args
 
 from infra.errors import CausewayError
-from infra.handoff.contract import Contract, LinkContract
+from infra.handoff.contract import Contract, WanRoute
 from infra.handoff.ssh import ssh_config_file
+from infra.planning.wan import CongestionControl
+from infra.process import run
 
 PINGS = 100
 PING_INTERVAL_S = 0.02
 UDP_SECONDS = 4
 UDP_SHARE_OF_RATE = 0.2
 UDP_MAX_MBPS = 50
-TCP_SECONDS = 6
+TCP_SECONDS = 8
 TCP_WARM_UP_SECONDS = 2
-UDP_PORT, TCP_PORT = 5291, 5292  # one each: the first server may still be closing its port
-PATIENCE_S = 45
+FIRST_PORT = 5291
+"""Every test has a port of its own: the server before it may still be closing its own."""
+PATIENCE_S = 60
+
+# Prints the largest packet that arrives whole: three tries each, so that a lost one does not count. First the
+# declared size and one byte more; only where that does not settle it, a search between IPv4's least and the
+# interface's own. `-M probe` asks the path and not the route, which holds what is declared.
+PATH_MTU = """
+passes() { ping -n -q -M probe -c 3 -i 0.2 -W 1 -s $(($1 - 28)) $address >/dev/null 2>&1; }
+set -- $(ip -o route get $address); while [ "$1" != dev ]; do shift; done
+low=576 high=$(($(cat /sys/class/net/$2/mtu) + 1))
+for size in $declared $((declared + 1)); do
+  [ $size -lt $high ] && [ $size -gt $low ] || continue
+  if passes $size; then low=$size; else high=$size; fi
+done
+passes $low || { echo 0; exit; }
+while [ $((high - low)) -gt 1 ]; do
+  size=$(((low + high) / 2))
+  if passes $size; then low=$size; else high=$size; fi
+done
+echo $low
+"""
 
 
 @dataclass(frozen=True)
-class LinkMeasurement:
-    """One link as found. Milliseconds, per cent in one direction, Mbit/s; `problem` when it could not be."""
+class Rate:
+    """What one TCP flow carried: Mbit/s, and the congestion control that its socket had."""
 
-    link: str
+    mbps: float
+    congestion_control: str
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The way between two regions as found, from host to host. None where it was not measured.
+
+    Milliseconds for the round trip, per cent in the direction to the target, bytes. `lacking` says what a
+    full measurement needs besides; `problem` that nothing comes through.
+    """
+
+    declared: WanRoute
+    source_region: str
+    target_region: str
     source: str
     target: str
     rtt_ms: float | None = None
     loss_pct: float | None = None
-    rate_mbps: float | None = None
+    mtu_bytes: int | None = None
+    configured: Rate | None = None
+    other: Rate | None = None
+    lacking: str | None = None
     problem: str | None = None
 
 
-def measure_links(
-    contract: Contract, on_progress: Callable[[str], None] = lambda _line: None
-) -> list[LinkMeasurement]:
-    """Measure every link, one after the other so that they do not disturb each other.
+def measure_wan(
+    contract: Contract,
+    on_progress: Callable[[str], None] = lambda _line: None,
+    *,
+    neighbours_only: bool = False,
+    compare: bool = True,
+) -> list[Measurement]:
+    """Measure all pairs of regions with a way between them, one after the other: none disturbs another.
 
-    A link that cannot be measured says why in `problem`; the others are measured all the same.
+    A pair that cannot be measured says why; the others are measured all the same. `compare` adds the rate
+    with the other congestion control.
     """
     found = []
-    for name, link in contract.links.items():
-        on_progress(f"measuring {name} ({link.a} – {link.b})")
-        source, target = contract.region_hosts(link.a)[0], contract.region_hosts(link.b)[0]
-        try:
-            found.append(_measure(contract, name, link, source, target))
-        except CausewayError as error:
-            found.append(LinkMeasurement(name, source, target, problem=error.message))
+    for source_region, target_region in combinations(_declared(contract), 2):
+        route = contract.route(source_region, target_region)
+        if route is None or (neighbours_only and len(route.path) > 1):
+            continue
+        on_progress(f"measuring {source_region} – {target_region} (over {', '.join(route.path)})")
+        source, target = (_host(contract, region) for region in (source_region, target_region))
+        pair = _Pair(contract, Measurement(route, source_region, target_region, source, target))
+        found.append(pair.measure(compare))
     return found
 
 
-def _measure(contract: Contract, name: str, link: LinkContract, source: str, target: str) -> LinkMeasurement:
-    address = str(contract.hosts[target].address)
-    rtt_ms = _rtt_ms(contract.stack, source, address)
-    udp_mbps = min(link.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS)
-    udp = ["-u", "-l", "1000", "-t", str(UDP_SECONDS), "-b", f"{udp_mbps}M"]
-    tcp = ["-t", str(TCP_SECONDS), "-O", str(TCP_WARM_UP_SECONDS), "-P", "4"]
-    lost = _iperf(contract.stack, source, target, address, UDP_PORT, udp)["sum"]
-    carried = _iperf(contract.stack, source, target, address, TCP_PORT, tcp)["sum_received"]
-    return LinkMeasurement(
-        name,
-        source,
-        target,
-        rtt_ms=round(rtt_ms, 1),
-        loss_pct=round(lost["lost_percent"], 2),
-        rate_mbps=round(carried["bits_per_second"] / 1e6, 1),
-    )
+def _declared(contract: Contract) -> list[str]:
+    """The regions in the order of their numbers, which the contract's own order by name does not keep."""
+    return sorted(contract.regions, key=lambda name: contract.regions[name].asn)
 
 
-def _rtt_ms(stack: str, source: str, address: str) -> float:
-    said = _ssh(stack, source, f"ping -n -q -c {PINGS} -i {PING_INTERVAL_S} -w 20 {address} || true")
-    found = re.search(r"= [\d.]+/([\d.]+)/", said)
-    if not found:
-        raise CausewayError(f"{source} gets no answer from {address}")
-    return float(found[1])
+def _host(contract: Contract, region: str) -> str:
+    """A host that uses the gateways, and is none."""
+    hosts = contract.region_hosts(region)
+    gateways = contract.regions[region].gateways
+    return next((host for host in hosts if host not in gateways), hosts[0])
 
 
-def _iperf(
-    stack: str, source: str, target: str, address: str, port: int, options: list[str]
-) -> dict[str, Any]:
-    """One iperf3 test; its server serves one client and ends by itself, whatever becomes of us."""
-    listens = f"for _ in $(seq 50); do ss -Hltn sport = :{port} | grep -q . && break; sleep 0.1; done"
-    _ssh(stack, target, f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {port}; {listens}")
-    client = f"iperf3 --json -c {address} -p {port} --connect-timeout 5000 {' '.join(options)}"
-    answer = json.loads(_ssh(stack, source, client))
-    if "error" in answer:
-        raise CausewayError(f"iperf3 from {source} to {target}: {answer['error']}")
-    end: dict[str, Any] = answer["end"]
-    return end
+@dataclass
+class _Pair:
+    """One measurement under way."""
+
+    contract: Contract
+    found: Measurement
+    port: int = FIRST_PORT
+
+    def measure(self, compare: bool) -> Measurement:
+        try:
+            self.found = replace(self.found, rtt_ms=self._rtt_ms(), mtu_bytes=self._mtu_bytes())
+            lacking = [host for host in (self.found.source, self.found.target) if not self._has_iperf3(host)]
+            if lacking:
+                where = " and ".join(lacking)
+                return replace(
+                    self.found, lacking=f"no iperf3 on {where}: install it (apt-get install iperf3)"
+                )
+            self.found = replace(self.found, loss_pct=self._loss_pct(), configured=self._tcp())
+            if compare and self.found.configured:
+                self.found = replace(self.found, **self._with_other(self.found.configured))
+        except CausewayError as error:
+            self.found = replace(self.found, problem=error.message)
+        return self.found
+
+    @property
+    def address(self) -> str:
+        return str(self.contract.hosts[self.found.target].address)
+
+    def _rtt_ms(self) -> float:
+        said = self._source(f"ping -n -q -c {PINGS} -i {PING_INTERVAL_S} -w 20 {self.address} || true")
+        times = re.search(r"= [\d.]+/([\d.]+)/", said)
+        if not times:
+            raise CausewayError(f"{self.found.source} gets no answer from {self.address}")
+        return round(float(times[1]), 1)
+
+    def _mtu_bytes(self) -> int | None:
+        settings = f"address={self.address} declared={self.found.declared.mtu_bytes}"
+        return int(self._source(f"{settings}\n{PATH_MTU}")) or None
+
+    def _has_iperf3(self, host: str) -> bool:
+        return not _on(self.contract.stack, host, "command -v iperf3 >/dev/null || echo missing").strip()
+
+    def _loss_pct(self) -> float:
+        mbps = min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS)
+        sent = self._iperf(f"-u -l 1000 -t {UDP_SECONDS} -b {mbps}M")
+        return round(float(sent["sum"]["lost_percent"]), 2)
+
+    def _tcp(self, options: str = "") -> Rate:
+        end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {options}")
+        mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
+        return Rate(mbps, end.get("sender_tcp_congestion", ""))
+
+    def _with_other(self, configured: Rate) -> dict[str, Any]:
+        """The rate with the congestion control that was not in use; what lacks, where there is no other."""
+        other = next(name for name in get_args(CongestionControl) if name != configured.congestion_control)
+        try:
+            return {"other": self._tcp(f"-C {other}")}
+        except CausewayError as error:
+            return {"lacking": f"no rate with {other}: {error.message}"}
+
+    def _iperf(self, options: str) -> dict[str, Any]:
+        """One iperf3 test; its server serves one client and ends by itself, whatever becomes of us."""
+        port, self.port = self.port, self.port + 1
+        listens = f"for _ in $(seq 50); do ss -Hltn sport = :{port} | grep -q . && break; sleep 0.1; done"
+        server = f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {port}; {listens}"
+        _on(self.contract.stack, self.found.target, server)
+        client = f"iperf3 --json -c {self.address} -p {port} --connect-timeout 5000 {options} || true"
+        answer = json.loads(self._source(client) or '{"error": "it said nothing"}')
+        if "error" in answer:
+            what = f"iperf3 from {self.found.source} to {self.found.target}"
+            raise CausewayError(f"{what}: {answer['error']}")
+        end: dict[str, Any] = answer["end"]
+        return end
+
+    def _source(self, command: str) -> str:
+        return _on(self.contract.stack, self.found.source, command)
 
 
-def _ssh(stack: str, host: str, command: str) -> str:
-    try:
-        done = subprocess.run(
-            ["ssh", "-F", str(ssh_config_file(stack)), host, command],
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=PATIENCE_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise CausewayError(f"{host} did not answer within {PATIENCE_S} s") from None
-    if done.returncode and not done.stdout.startswith("{"):
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise CausewayError(f"{host}: {last}")
-    return done.stdout
+def _on(stack: str, host: str, script: str) -> str:
+    """What a shell script printed on a host. CausewayError when the host cannot be reached or it failed."""
+    return run(["ssh", "-F", str(ssh_config_file(stack)), host, "sh"], stdin=script, timeout_s=PATIENCE_S)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from infra.planning import fabric
@@ -107,7 +108,7 @@ def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
 
 
 def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Console") -> None:
-    """Write a table of pools per region, a paragraph per link, and how many resources it takes."""
+    """Write a table of pools per region, a paragraph per link, the longer ways, and how many resources."""
     gpus = sum(pool.count * pool.gpus for region in spec.regions for pool in region.pools)
     of_stack = f", stack {stack}" if stack else ""
     console.print(f"Cluster {spec.name}{of_stack}: {len(plan.nodes):,} nodes, {gpus:,} GPUs")
@@ -119,6 +120,9 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
             console.print(_fabric_text(plan.fabrics[region.name]))
     for link in spec.wan_links:
         console.print("\n" + _link_text(link, plan.links[link.name]))
+    ways = [text for pair in combinations(plan.routes, 2) if (text := _way_text(plan, *pair))]
+    if ways:
+        console.print("\n" + "\n".join(ways))
     if any(region.provider.kind == "local" for region in spec.regions) and gpus:
         console.print("\nGPUs of local nodes are declared but simulated: there is no GPU behind them.")
     counts = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in plan.resources.items())
@@ -164,14 +168,30 @@ def _fabric_text(plan: fabric.FabricPlan) -> str:
 
 
 def _link_text(link: WanLinkSpec, planned: LinkPlan) -> str:
+    stands_in = f", backup of {link.backup_of}" if link.backup_of else ""
     return (
-        f"{link.name} ({link.kind}): {link.a} – {link.b}\n"
+        f"{link.name} ({link.kind}{stands_in}): {link.a} – {link.b}\n"
         f"  {link.rtt_ms:g} ms round trip, {link.bandwidth_mbps:g} Mbit/s, {link.loss_pct:g} % loss, "
         f"MTU {planned.mtu_bytes} (MSS {planned.mss_bytes})\n"
         f"  in flight when full {planned.bdp_bytes:,} bytes, "
         f"TCP buffers up to {planned.tcp_buffer_max_bytes:,} bytes\n"
         f"  {planned.congestion_control}: {planned.reason}"
     )
+
+
+def _way_text(plan: Plan, source: str, target: str) -> str:
+    """How traffic goes between two regions, where that is more than one link without a backup."""
+    route = plan.routes[source].get(target)
+    if route is None or (len(route.primary.links) == 1 and route.backup is None):
+        return ""
+    way = route.primary
+    text = (
+        f"{source} – {target} over {', '.join(way.links)}: {way.rtt_ms:g} ms, {way.bandwidth_mbps:g} Mbit/s, "
+        f"{way.loss_pct:.3g} % loss, MTU {way.mtu_bytes}; {route.congestion_control}"
+    )
+    if route.backup is None:
+        return text
+    return f"{text}; when that is down, over {', '.join(route.backup.links)}: {route.backup.rtt_ms:g} ms"
 
 
 def _span(first: str, last: str) -> str:

@@ -31,7 +31,9 @@ def test_up_shows_what_stands_and_what_the_link_really_carries(checkout: Checkou
     assert f"Stack {checkout.stack} stands" in standing
     assert set(checkout.instances()) == {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
     row = next(line for line in standing.splitlines() if "trans-sea" in line and "(20)" in line)
-    rtt_ms, rate_mbps = (float(found) for found in re.findall(r"([\d.]+) \((?:20|50)\)", row))
+    rtt_ms, rate_mbps = (
+        float(found) for found in re.findall(r"([\d.]+) (?:cubic )?\((?:20|50 cubic)\)", row)
+    )
     assert 20 <= rtt_ms < 40, "the declared delay is really there"
     assert 0 < rate_mbps < 55, "and the declared rate holds"
     assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", standing)
@@ -66,6 +68,41 @@ def test_a_changed_time_zone_reaches_the_nodes_of_its_region_and_no_others(check
     assert zones == {"tokyo-control-0": "KST", "tokyo-gpu-0": "KST", "shanghai-control-0": "CST"}
     assert checkout.instances() == before, "the nodes are the same ones"
     assert checkout.configured()[len(runs) :] == [{"tokyo-control-0", "tokyo-gpu-0"}]
+
+
+def measured(checkout: Checkout, expect: int) -> dict[str, Any]:
+    """What `wan measure` found between tokyo and shanghai."""
+    text = checkout.run("exec", "causeway", "wan", "measure", checkout.stack, "--json", expect=expect)
+    found: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])["tokyo"]["shanghai"]
+    return found
+
+
+@pytest.mark.usefixtures("standing")
+def test_the_wan_is_measured_with_both_congestion_controls(checkout: Checkout) -> None:
+    found = measured(checkout, expect=0)
+    declared = found["declared"]
+    assert found["mtu_bytes"] == declared["mtu_bytes"] == 1500
+    assert declared["rtt_ms"] == 20
+    assert 20 <= found["rtt_ms"] < 40
+    assert 0 <= found["loss_pct"] < 3
+    assert found["configured"]["congestion_control"] == declared["congestion_control"] == "cubic"
+    assert found["other"]["congestion_control"] == "bbr"
+    assert 0 < found["configured"]["mbps"] < 55
+    assert 0 < found["other"]["mbps"] < 55
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_missing_iperf3_fails_the_measurement_and_not_the_stack(checkout: Checkout) -> None:
+    tool, away = "/usr/bin/iperf3", "/usr/bin/iperf3.away"
+    checkout.on_node("tokyo-control-0", "mv", tool, away)
+    try:
+        found = measured(checkout, expect=1)
+        assert found["lacking"] == "no iperf3 on tokyo-control-0: install it (apt-get install iperf3)"
+        assert found["rtt_ms"] >= 20
+        assert found["configured"] is None
+        assert found["lacking"] in checkout.up()
+    finally:
+        checkout.on_node("tokyo-control-0", "mv", away, tool)
 
 
 @pytest.mark.usefixtures("standing")
