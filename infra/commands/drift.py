@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infra import ROOT
 from infra.commands.arguments import add_stack
-from infra.drift import coverage, report
+from infra.drift import report
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
 from infra.handoff.contract import load_contract, stack_dir
@@ -72,6 +72,8 @@ def _known(what: str, names: list[str], known: Iterable[str]) -> None:
 
 
 def _coverage(roles: list[str]) -> ExitCode:
+    from infra.drift import coverage  # reads YAML, which a scan has no use for
+
     _known("role", roles, FEATURES)
     for role in roles or FEATURES:
         found = coverage.role_coverage(role)

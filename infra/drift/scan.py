@@ -89,16 +89,16 @@ class Scanner:
 
     async def _scan(self, report: HostReport) -> None:
         manifest = load_manifest(self.contract.stack, report.host) or Manifest(host=report.host)
-        pairs = self._pairs(manifest)
+        plain = manifest.model_dump(mode="json")
+        pairs = self._pairs(manifest, plain)
         self._roles(report, manifest)
         connection = await self.trips.open(report.host)
         async with connection:
-            answer = await self.trips.ask(connection, report.host, request_of(_plain(manifest), pairs))
+            answer = await self.trips.ask(connection, report.host, request_of(plain, pairs))
         self._take(report, manifest, pairs, answer)
 
-    def _pairs(self, manifest: Manifest) -> list[tuple[str, dict[str, Any]]]:
+    def _pairs(self, manifest: Manifest, plain: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """What to compare, and the node's copy of the manifest as the last of it."""
-        plain = _plain(manifest)
         pairs = [pair for pair in entries_of(plain) if not self.roles or pair[0] in self.roles]
         if manifest.machine:
             data = manifest.salt.encode() + manifest.node_copy()
@@ -164,10 +164,6 @@ class Scanner:
             since=moment(found.get("since")),
             diff=text_diff(entry.key, sealed, text) if sealed is not None and text is not None else None,
         )
-
-
-def _plain(manifest: Manifest) -> dict[str, Any]:
-    return manifest.model_dump(mode="json")
 
 
 def _require(contract: Contract, hosts: list[str], roles: Sequence[str], known: set[str]) -> None:

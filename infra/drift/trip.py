@@ -19,6 +19,7 @@ from typing import Any
 import asyncssh
 
 from infra import ROOT
+from infra.drift.looks import KINDS
 from infra.errors import CausewayError
 from infra.handoff.contract import Contract
 
@@ -50,12 +51,13 @@ class TripError(Exception):
 
 
 @cache
-def probe_source() -> str:
-    """The probe as one file: what travels through ssh, and what the on-node timer runs."""
+def probe_source(kinds: frozenset[str] | None = None) -> str:
+    """The probe as one file; with `kinds`, as it travels through ssh: to look at these and no others."""
     folder, names = ROOT / "infra" / "drift", ("node.py", "looks.py", "probe.py")
     modules = [ast.parse((folder / name).read_text()) for name in names]
     bodies = [statement for module in modules for statement in module.body if not _is_ours(statement)]
-    return ast.unparse(_Bare().visit(ast.Module(bodies, [])))
+    whole = _Bare().visit(ast.Module(bodies, []))
+    return ast.unparse(whole if kinds is None else _Reached(whole, kinds).visit(whole))
 
 
 def _is_ours(statement: ast.stmt) -> bool:
@@ -86,19 +88,45 @@ class _Bare(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
 
+class _Reached(ast.NodeTransformer):
+    """Leaves out functions that nothing on the way from `serve` to the looks at these kinds names."""
+
+    def __init__(self, whole: ast.Module, kinds: frozenset[str]) -> None:
+        functions = {node.name: node for node in ast.walk(whole) if isinstance(node, ast.FunctionDef)}
+        self.looks = {kind: KINDS[kind].__name__ for kind in sorted(kinds) if kind in KINDS}
+        self.names, todo = {"__init__"}, {"serve", *self.looks.values()}
+        while todo:
+            self.names |= todo
+            parts = [part for name in todo if name in functions for part in ast.walk(functions[name])]
+            todo = {str(getattr(part, "id", getattr(part, "attr", ""))) for part in parts} - self.names
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
+        return node if node.name in self.names else None
+
+    def visit_If(self, _node: ast.If) -> None:
+        """Outside of functions: what is for the type checker, and for the call by the timer."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if ast.unparse(node.targets[0]) != "KINDS":
+            return node
+        pairs = ", ".join(f"{kind!r}: Look.{look}" for kind, look in self.looks.items())
+        return ast.parse(f"KINDS = {{{pairs}}}").body[0]
+
+
 def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 @cache
-def _packed_probe() -> bytes:
-    packed = zlib.compress(probe_source().encode(), 9)
+def _packed_probe(kinds: frozenset[str]) -> bytes:
+    packed = zlib.compress(probe_source(kinds).encode(), 9)
     return len(packed).to_bytes(4, "big") + packed
 
 
 def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
     """What `PYTHON` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
-    return _packed_probe() + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
+    kinds = frozenset(entry[0] for entry in request["entries"])
+    return _packed_probe(kinds) + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
 
 
 class Trips:
