@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+from pydantic import ValidationError
 
 from infra import ROOT
 from infra.drift.manifest import forget_host, not_sealed, sealed_hosts
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.handoff import ssh, verify
-from infra.handoff.contract import Contract, stack_dir
+from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
@@ -93,17 +94,23 @@ class InventoryLifecycle(Lifecycle):
 
     def observe(self, properties: Properties) -> list[str]:
         """Files that are missing or say something else."""
+        try:
+            files = self._files(properties)
+        except ValidationError:
+            return ["the contract was written by another version of Causeway"]
         return [
             f"{path.relative_to(ROOT)} is not what `up` wrote"
-            for path, text in self._files(properties).items()
+            for path, text in files.items()
             if not path.exists() or path.read_text() != text
         ]
 
     def remove(self, properties: Properties) -> None:
         """Delete the files; of `inventories/<stack>` only what `ensure` wrote, the rest is the user's."""
-        for path in self._files(properties):
+        contract = properties["contract"]  # another version's, perhaps, and to be removed all the same
+        for path in (_contract_file(contract["stack"]), ROOT / contract["known_hosts_file"]):
             path.unlink(missing_ok=True)
-        source = _inventory_source(properties["contract"]["stack"])
+        ssh.ssh_config_file(contract["stack"]).unlink(missing_ok=True)
+        source = _inventory_source(contract["stack"])
         if source.exists() and source.read_text() == INVENTORY_SOURCE:
             source.unlink()
             if not any(source.parent.iterdir()):
@@ -111,9 +118,8 @@ class InventoryLifecycle(Lifecycle):
 
     def _files(self, properties: Properties) -> dict[Path, str]:
         contract = Contract.model_validate(properties["contract"])
-        folder = ROOT / stack_dir(contract.stack)
         return {
-            folder / "contract.json": contract.model_dump_json(indent=1) + "\n",
+            _contract_file(contract.stack): contract.model_dump_json(indent=1) + "\n",
             ROOT / contract.known_hosts_file: ssh.known_hosts(contract, properties["host_keys"]),
             ssh.ssh_config_file(contract.stack): ssh.ssh_config(contract),
         }
@@ -252,7 +258,12 @@ class Verification(Managed, module="causeway", name="Verification"):
 def _differences(stack: str, hosts: list[str]) -> Iterator[str]:
     """`host: what differs`, on hosts that were sealed; says which of them could not be scanned."""
     sealed = [name for name in hosts if name in set(sealed_hosts(stack))]
-    if not sealed or not (ROOT / stack_dir(stack) / "contract.json").exists():
+    if not sealed or not _contract_file(stack).exists():
+        return
+    try:
+        load_contract(_contract_file(stack))
+    except CausewayError as error:  # another version's: `up` writes it anew, and converges
+        print(f"drift: not looked for: {error.message}", flush=True)
         return
     for report in scan_stack(stack, sealed):
         if report.message:
@@ -268,6 +279,10 @@ def _digest(properties: Properties, name: str) -> str:
 
 def _record(properties: Properties, name: str) -> Path:
     return ROOT / stack_dir(properties["stack"]) / "converged" / name
+
+
+def _contract_file(stack: str) -> Path:
+    return ROOT / stack_dir(stack) / "contract.json"
 
 
 def _inventory_source(stack: str) -> Path:

@@ -127,3 +127,13 @@ def test_what_a_user_put_beside_the_inventory_stays(checkout: Path, contract: Co
     InventoryLifecycle().ensure(inputs, {})
     InventoryLifecycle().remove(inputs)
     assert mine.read_text() == "plugin: causeway\nstack: unit\n"
+
+
+def test_what_another_version_wrote_is_drift_and_can_be_removed(checkout: Path, contract: Contract) -> None:
+    inputs = {"contract": contract.model_dump(mode="json"), "host_keys": dict.fromkeys(contract.hosts, KEY)}
+    lifecycle = InventoryLifecycle()
+    lifecycle.ensure(inputs, {})
+    del inputs["contract"]["waves"]
+    assert lifecycle.observe(inputs) == ["the contract was written by another version of Causeway"]
+    lifecycle.remove(inputs)
+    assert not [path for path in (checkout / ".causeway").rglob("*") if path.is_file()]
