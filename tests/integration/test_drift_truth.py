@@ -101,6 +101,16 @@ TABLE = tuple(
     for (node, role), rows in DRIFTS.items()
     for kind, key, command in rows
 )
+PARTS = {
+    (A, "user", "truth"): {"shell", "groups", "password"},
+    (A, "unit", "truth.service"): {"active", "enabled"},
+    (A, "package", "unattended-upgrades"): {"version"},
+    (B, "unit", "truth.service"): {"dropins", "reload_needed"},
+    (B, "unit", "chrony.service"): {"active", "enabled", "load"},
+    (B, "mount", "/mnt/truth"): {"fstab", "mounted"},
+    (B, "package", "unattended-upgrades"): {"installed"},
+}
+"""What of one thing differs, where a line above changes several parts of it."""
 NAMES = [f"{node}: {command[:60]}" for node, command, *_ in TABLE]
 Report = dict[str, Any]
 
@@ -178,6 +188,13 @@ def test_it_is_found_and_put_down_to_the_right_role(
 ) -> None:
     node, _, *what = row
     assert tuple(what) in found(before[node])
+
+
+@pytest.mark.parametrize(("node", "kind", "key"), PARTS)
+def test_every_part_of_it_is_found(before: dict[str, Report], node: str, kind: str, key: str) -> None:
+    differences = [d for role in before[node]["roles"].values() for d in role["differences"]]
+    parts = {part for d in differences if (d["kind"], d["key"]) == (kind, key) for part in d["found"]}
+    assert parts >= PARTS[node, kind, key]
 
 
 def test_no_other_node_is_accused(before: dict[str, Report]) -> None:
