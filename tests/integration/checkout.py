@@ -129,7 +129,7 @@ def said(*argv: str) -> str:
 
 
 def containers(stack: str) -> dict[str, str]:
-    """Node name → container ID of a stack, running or stopped; not those that were killed before their first start.
+    """Node name → container ID of a stack, running or stopped; not those killed before their first start.
 
     A container that never started holds nothing, so `up` makes it anew instead of adopting it.
     """
