@@ -64,8 +64,15 @@ def test_of_two_equal_links_the_first_declared_carries() -> None:
 
 def test_a_backup_carries_only_while_its_link_is_down() -> None:
     short = link("spare", "b", "a", 5, backup_of="main")
-    spec = cluster(link("main", "a", "b", 50), short, regions="ab")
-    assert ways(spec, "a", "b") == (("main",), ("spare",))
+    for links in ((link("main", "a", "b", 50), short), (short, link("main", "a", "b", 50))):
+        assert ways(cluster(*links, regions="ab"), "a", "b") == (("main",), ("spare",))
+
+
+@pytest.mark.parametrize("gateways", [0, 1])
+def test_of_two_backups_the_first_declared_stands_in(gateways: int) -> None:
+    spares = [link(name, "a", "b", rtt, backup_of="main") for name, rtt in (("one", 90), ("two", 60))]
+    spec = cluster(link("main", "a", "b", 50), *spares, regions="ab", gateways=gateways)
+    assert ways(spec, "a", "b") == (("main",), ("one",))
 
 
 def test_a_backup_is_taken_rather_than_a_way_through_another_region() -> None:
