@@ -544,7 +544,8 @@ def keep(name: str) -> int:
 def main() -> int:
     """`check` says how everything stands and judges nothing; `keep` stays."""
     if sys.argv[1:] == ["check"]:
-        print(*bring_all(load_config(), dry_run=True), sep="\n")
+        for state in bring_all(load_config(), dry_run=True):
+            print(state)
         return 0
     if len(sys.argv) == 3 and sys.argv[1] == "keep":
         return keep(sys.argv[2])
