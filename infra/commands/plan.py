@@ -1,14 +1,18 @@
-"""`causeway plan`: what would stand: addresses, host names, TCP settings, resources. Offline."""
+"""`causeway plan`: what would stand: addresses, fabrics, TCP settings, resources. Offline."""
 
 import argparse
 import json
 import sys
+from itertools import chain
+from pathlib import Path
 
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
-from infra.errors import ExitCode
-from infra.planning.plan import make_plan
+from infra.errors import BadInputError, CausewayError, ExitCode
+from infra.planning import cabling, diagram, sonic
+from infra.planning.fabric import FabricPlan
+from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json, print_plan
 
 WIDE = 200
@@ -18,6 +22,11 @@ WIDE = 200
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_declaration(parser)
+    parser.add_argument("--cables", action="store_true", help="print the cabling list of all fabrics, as CSV")
+    parser.add_argument("--diagram", metavar="FILE", type=Path, help="draw the fabrics into FILE, as SVG")
+    parser.add_argument(
+        "--switches", metavar="DIR", type=Path, help="write a config_db.json for each switch, as DIR/SWITCH/…"
+    )
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -34,6 +43,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for warning in warnings:
         print(warning, file=sys.stderr)
     spec, plan, stack = declaration.spec, make_plan(declaration.spec), stack_of(path)
+    if arguments.cables or arguments.diagram or arguments.switches:
+        return _fabrics(arguments, plan)
     if arguments.json:
         print(json.dumps(plan_json(spec, plan, stack), indent=1, ensure_ascii=False))
         return ExitCode.OK
@@ -42,3 +53,33 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
     print_plan(spec, plan, stack, console)
     return ExitCode.OK
+
+
+def _fabrics(arguments: argparse.Namespace, plan: Plan) -> ExitCode:
+    """The cabling list, the picture, the switches' configurations: what was asked for of the three."""
+    fabrics = list(plan.fabrics.values())
+    if not fabrics:
+        hint = "declare fabric in a region, and nics in its pools"
+        raise BadInputError("no region has nodes on a fabric", hint=hint)
+    try:
+        if arguments.cables:
+            cabling.write_csv(chain.from_iterable(map(cabling.cables, fabrics)), sys.stdout)
+        if arguments.diagram:
+            arguments.diagram.write_text(diagram.fabrics_svg(fabrics), encoding="utf-8")
+        if arguments.switches:
+            _write_switches(arguments.switches, fabrics)
+    except OSError as error:
+        raise CausewayError(f"{error.filename} cannot be written: {error.strerror}") from None
+    return ExitCode.OK
+
+
+def _write_switches(folder: Path, fabrics: list[FabricPlan]) -> None:
+    written = 0
+    for name, text in chain.from_iterable(map(sonic.switch_files, fabrics)):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written += 1
+    if not written:
+        raise BadInputError("no fabric has a switch", hint="declare switch in the region's fabric")
+    print(f"{written} switches in {folder}", file=sys.stderr)

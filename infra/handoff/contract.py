@@ -222,8 +222,8 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
     nics = {
         node: tuple(_nic(fabric, nic) for nic in found)
-        for region, fabric in plan.fabrics.items()
-        for node, found in plan.fabric_nics(region)
+        for fabric in plan.fabrics.values()
+        for node, found in fabric.node_nics()
     }
     return Contract(
         stack=stack,

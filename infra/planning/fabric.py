@@ -22,11 +22,12 @@ in the last pool therefore move no host's address.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 
-from infra.planning.addresses import LINK_NETWORK, UPLINK_NETWORK
+from infra.planning.addresses import LINK_NETWORK, UPLINK_NETWORK, host_name
 from infra.spec import FabricSpec, NodePoolSpec, RegionSpec
 
 DEFAULT_RANGES = tuple(
@@ -144,6 +145,12 @@ class Shape:
         if self.full == max_nodes(self.fabric):
             return None
         return Shape(self.fabric, min(self.full + nodes_per_group(self.fabric), max_nodes(self.fabric)))
+
+
+def core_of(shape: Shape, spine: int, uplink: int) -> tuple[int, int]:
+    """The core, and its port, to which a spine's uplink goes: to cores in turn, which fills all evenly."""
+    port, core = divmod(spine * shape.spine_up + uplink, shape.cores)
+    return core, port
 
 
 def _fewest_spines(links: int, up: int, down: int) -> int:
@@ -270,8 +277,8 @@ class FabricPlan:
     region: str
     shape: Shape
     cidr: IPv4Network
-    pools: dict[str, tuple[int, tuple[str, ...]]]
-    """Name of each pool on the fabric, in order, → (its number of nodes, names of their ports)."""
+    nodes: tuple[tuple[str, tuple[str, ...]], ...]
+    """(name, names of its ports) of each node on the fabric, in order."""
 
     @property
     def fabric(self) -> FabricSpec:
@@ -305,11 +312,16 @@ class FabricPlan:
         base = int(self.rail_range(plane, rail).network_address)
         return IPv4Network((base + group * 2 ** (32 - self.subnet_prefix), self.subnet_prefix))
 
+    def node_nics(self) -> Iterator[tuple[str, tuple[FabricNic, ...]]]:
+        """The nodes on the fabric, in order, each with its ports."""
+        for number, (name, _) in enumerate(self.nodes):
+            yield name, self.nics(number)
+
     def nics(self, node: int) -> tuple[FabricNic, ...]:
         """The ports of fabric node number `node`, NIC by NIC and within a NIC plane by plane."""
         fabric = self.fabric
         group, place = divmod(node, nodes_per_group(fabric))
-        names = iter(self._port_names(node))
+        names = iter(self.nodes[node][1])
         return tuple(
             self._nic(next(names), plane, rail, group, place)
             for rail in range(fabric.rails)
@@ -328,14 +340,6 @@ class FabricPlan:
     def _rail_bases(self) -> list[list[IPv4Address]]:
         planes, rails = range(self.fabric.planes), range(self.fabric.rails)
         return [[self.rail_range(plane, rail).network_address for rail in rails] for plane in planes]
-
-    def _port_names(self, node: int) -> tuple[str, ...]:
-        first = 0
-        for count, names in self.pools.values():
-            if node < first + count:
-                return names
-            first += count
-        raise IndexError(f"fabric node {node} of {self.shape.nodes}")
 
 
 def longest_prefix(shape: Shape) -> int:
@@ -369,7 +373,9 @@ def plan_fabric(region_index: int, region: RegionSpec) -> FabricPlan | None:
     fabric, cidr = region.fabric, fabric_range(region_index, region)
     if fabric is None or cidr is None or not fabric_nodes(region):
         return None
-    pools = {
-        pool.name: (pool.count, pool.nic_names or default_nic_names(fabric)) for pool in fabric_pools(region)
-    }
-    return FabricPlan(region.name, Shape(fabric, fabric_nodes(region)), cidr, pools)
+    nodes = tuple(
+        (host_name(region, pool, number), pool.nic_names or default_nic_names(fabric))
+        for pool in fabric_pools(region)
+        for number in range(pool.count)
+    )
+    return FabricPlan(region.name, Shape(fabric, len(nodes)), cidr, nodes)

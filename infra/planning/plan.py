@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from infra.planning import addresses, routes, wan
-from infra.planning.fabric import FabricNic, FabricPlan, plan_fabric
+from infra.planning.fabric import FabricPlan, plan_fabric
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
 
 
@@ -36,13 +36,6 @@ class Plan:
     ends: dict[str, dict[str, PlannedNode | None]]
     fabrics: dict[str, FabricPlan]
     resources: dict[str, int]
-
-    def fabric_nics(self, region: str) -> Iterator[tuple[str, tuple[FabricNic, ...]]]:
-        """The nodes on a region's fabric, in declared order, each with its ports."""
-        fabric = self.fabrics[region]
-        on_fabric = (node.name for node in self.region_nodes(region) if node.pool in fabric.pools)
-        for number, name in enumerate(on_fabric):
-            yield name, fabric.nics(number)
 
     def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
         """The nodes of one region, in declared order."""

@@ -33,6 +33,8 @@ class SwitchSpec(Spec):
     """The network operating system."""
     asic: SwitchAsic
     """The switching chip: its cell size decides the headroom of the lossless class."""
+    hwsku: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,255}$")
+    """The model as SONiC names it, such as `ACS-SN5600`; unset leaves the one the switch knows of itself."""
     cable_m: Float = Field(default=40.0, gt=0, le=2000)
     """Length of the longest cable, which headroom has to cover."""
     mtu_bytes: Int = Field(default=9216, ge=1280, le=9216)

@@ -1,20 +1,20 @@
 """The fabric against designs that were published, and every port and address used once."""
 
 from collections import Counter
+from dataclasses import replace
 from ipaddress import IPv4Network
 from typing import Any
 
 import pytest
 
-from infra.checks import parse_spec
 from infra.handoff.contract import build_contract
+from infra.planning import cabling
 from infra.planning import fabric as planning
-from infra.planning.fabric import FabricPlan
-from infra.planning.plan import Plan, make_plan
-from infra.spec import ClusterSpec, FabricSpec
+from infra.planning.fabric import Counts
+from infra.planning.plan import make_plan
+from infra.spec import FabricSpec
+from tests.unit.fabrics import B200, B300, SHAPES, cluster, fabric_of, shaped
 
-B200 = {"kind": "rail_optimized", "radix": 64, "rails": 8, "link_gbps": 400}
-B300 = {**B200, "radix": 128, "planes": 2}
 META = {
     **B200,
     "kind": "fat_tree",
@@ -24,25 +24,6 @@ META = {
 }
 HPN = {**B200, "radix": 256, "link_gbps": 200, "planes": 2, "leaf_down_ports": 128}
 HPN_OVERSUBSCRIPTION = 128 * 200 / (60 * 400)
-
-
-def cluster(nodes: int, *more_pools: int, **fabric: Any) -> ClusterSpec:
-    nic_gbps = fabric["link_gbps"] * fabric.get("planes", 1)
-    pools = [
-        {"name": f"gpu{n}", "role": "gpu", "count": count, "nics": fabric["rails"], "nic_gbps": nic_gbps}
-        for n, count in enumerate((nodes, *more_pools))
-    ]
-    region = {"name": "r", "cidr": "10.0.0.0/8", "fabric": fabric, "pools": pools}
-    control = {"name": "control", "role": "control", "count": 3}
-    return parse_spec({"name": "c", "regions": [{**region, "pools": [control, *pools]}]})
-
-
-def plan(nodes: int, *more_pools: int, **fabric: Any) -> Plan:
-    return make_plan(cluster(nodes, *more_pools, **fabric))
-
-
-def fabric_of(nodes: int, **fabric: Any) -> FabricPlan:
-    return plan(nodes, **fabric).fabrics["r"]
 
 
 @pytest.mark.parametrize(
@@ -94,20 +75,10 @@ def test_largest_cluster(radix: int, two: int, three: int) -> None:
     assert planning.max_endpoints(fabric.model_copy(update={"planes": 2})) == 2 * three
 
 
-@pytest.mark.parametrize(
-    ("fabric", "nodes"),
-    [
-        (B200, 33),
-        (B200, 300),
-        (B300, 65),
-        ({**B200, "kind": "fat_tree"}, 29),
-        ({**B200, "kind": "spine_leaf", "rails": 3, "radix": 16, "planes": 2}, 17),
-        ({**B200, "oversubscription": 2.0}, 100),
-    ],
-)
-def test_every_port_and_address_is_used_once(fabric: dict[str, Any], nodes: int) -> None:
-    planned = fabric_of(nodes, **fabric)
-    nics = [nic for node in range(nodes) for nic in planned.nics(node)]
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_port_and_address_is_used_once(shape: str) -> None:
+    planned = shaped(shape)
+    nics = [nic for _, found in planned.node_nics() for nic in found]
     assert len(nics) == planned.counts.node_leaf_cables
     assert max(Counter((nic.plane, nic.leaf, nic.port) for nic in nics).values()) == 1
     assert all(nic.port < planning.down_ports(planned.fabric) for nic in nics)
@@ -115,9 +86,8 @@ def test_every_port_and_address_is_used_once(fabric: dict[str, Any], nodes: int)
         (plane, leaf) for plane in range(planned.fabric.planes) for leaf in range(planned.shape.leafs)
     }
     addresses = {nic.address for nic in nics}
-    gateways = {nic.gateway for nic in nics}
     assert len(addresses) == len(nics)
-    assert addresses.isdisjoint(gateways)
+    assert addresses.isdisjoint(nic.gateway for nic in nics)
     for nic in nics:
         subnet = IPv4Network(f"{nic.gateway}/{nic.prefix}", strict=False)
         assert nic.address in subnet
@@ -138,7 +108,7 @@ def test_ports_of_planes_are_named_after_both() -> None:
 
 
 def test_more_nodes_in_the_last_pool_move_no_address() -> None:
-    before, after = (dict(plan(40, count, **B200).fabric_nics("r")) for count in (1, 500))
+    before, after = (dict(fabric_of(40, count, **B200).node_nics()) for count in (1, 500))
     assert before.items() <= after.items()
 
 
@@ -182,3 +152,27 @@ def test_regions_without_a_range_get_one_each() -> None:
     ranges = [planning.fabric_range(number, region) for number, region in enumerate(regions)]
     assert len(set(ranges)) == len(regions) == 14
     assert planning.fabric_range(14, regions[0]) is None
+
+
+def test_the_next_step_says_what_has_to_be_added() -> None:
+    full = planning.Shape(FabricSpec.model_validate(B200), 60)
+    larger = full.next_step()
+    assert larger is not None
+    assert (full.full, larger.nodes) == (64, 96)
+    assert (Counts.of(larger).leafs, Counts.of(larger).spines) == (24, 16)
+    assert planning.Shape(full.fabric, 8192).next_step() is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_smallest_range_holds_hosts_and_switches(shape: str) -> None:
+    planned = shaped(shape)
+    prefix = planning.longest_prefix(planned.shape)
+    squeezed = replace(planned, cidr=IPv4Network(("10.0.0.0", prefix)))
+    half = squeezed.cidr.num_addresses // 2
+    hosts = [int(nic.address) for _, nics in squeezed.node_nics() for nic in nics]
+    links = [int(link.upper_address) for link in cabling.switch_links(squeezed)]
+    loopbacks = [int(address) for address in cabling.loopbacks(squeezed).values()]
+    base = int(squeezed.cidr.network_address)
+    assert max(hosts) < base + half
+    assert max(links, default=base) < min(loopbacks)
+    assert max(loopbacks) < base + 2 * half
