@@ -23,11 +23,13 @@ class Rollout(pulumi.ComponentResource):
         cluster = inventory.cluster
         super().__init__("causeway:handoff:Rollout", cluster.spec.name, None, opts)
         self.inventory = inventory
-        roles = {role: tree_hash(f"roles/{role}") for role in FEATURES} | {
+        roles: dict[str, pulumi.Input[str]] = {
+            **{role: tree_hash(f"roles/{role}") for role in FEATURES},
             "playbooks": tree_hash("playbooks", "ansible.cfg"),
             "overrides": tree_hash(
                 *(f"inventories/{cluster.stack}/{kind}" for kind in ("group_vars", "host_vars"))
             ),
+            "secrets": inventory.secrets,
         }
         variables = _variable_hashes(cluster.contract)
         before: list[pulumi.Resource] = [inventory]
@@ -48,7 +50,7 @@ class Rollout(pulumi.ComponentResource):
     def _wave(
         self,
         regions: tuple[str, ...],
-        roles: dict[str, str],
+        roles: dict[str, pulumi.Input[str]],
         variables: dict[str, str],
         before: list[pulumi.Resource],
     ) -> Configuration:

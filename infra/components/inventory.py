@@ -8,6 +8,7 @@ import pulumi
 from infra.components.cluster import Cluster
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
+from infra.handoff.hashes import value_hash
 from infra.handoff.resources import InventoryFiles
 
 
@@ -16,6 +17,8 @@ class Inventory(pulumi.ComponentResource):
 
     instances: pulumi.Output[dict[str, Any]]
     contract: pulumi.Output[dict[str, Any]]
+    secrets: pulumi.Output[str]
+    """Changes with any secret that a role reads."""
 
     def __init__(
         self,
@@ -39,4 +42,6 @@ class Inventory(pulumi.ComponentResource):
         )
         self.contract = files.contract
         self.files = files
+        fingerprints = [secret.fingerprint for link in links for secret in link.secrets]
+        self.secrets = pulumi.Output.all(*fingerprints).apply(value_hash)
         self.register_outputs({"contract": self.contract})

@@ -4,7 +4,8 @@ import pulumi
 
 from infra.components.cluster import Cluster
 from infra.components.region import Region
-from infra.handoff.contract import Contract
+from infra.handoff.contract import Contract, tunnel_secret
+from infra.handoff.secrets import Secret
 from infra.providers.local.resources import LocalWanLink
 from infra.spec import WanLinkSpec
 
@@ -27,9 +28,15 @@ class WanLink(pulumi.ComponentResource):
     ) -> None:
         super().__init__("causeway:wan:Link", name, None, opts)
         self.spec = spec
+        self.secrets = self._keys(name, cluster) if spec.kind == "vpn" else []
         if a.spec.provider.kind == b.spec.provider.kind == "local":
             self._emulate(name, a, b, cluster)
         self.register_outputs({})
+
+    def _keys(self, name: str, cluster: Cluster) -> list[Secret]:
+        """A key for each end of the tunnel between the gateways."""
+        ends = [tunnel_secret(name, region) for region in (self.spec.a, self.spec.b)]
+        return [Secret(end, "wireguard", cluster.stack, pulumi.ResourceOptions(parent=self)) for end in ends]
 
     def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> None:
         link = cluster.contract.links[name]

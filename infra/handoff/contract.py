@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from infra import ROOT
 from infra.errors import CausewayError
 from infra.planning import addresses
 from infra.planning.fabric import FabricNic, FabricPlan
@@ -42,6 +43,8 @@ class LinkEndContract(_Part):
     gateway: str | None = None
     """A host of role gateway; None for the region's router."""
     address: IPv4Interface | None = None
+    tunnel_address: IPv4Interface | None = None
+    """Inside the tunnel, for kind `vpn`."""
 
 
 class LinkContract(_Part):
@@ -65,6 +68,8 @@ class LinkContract(_Part):
     reason: str
     expected_cubic_mbps: float
     classes: TrafficClasses
+    tunnel_port: int | None = None
+    """UDP port of the tunnel at both ends, for kind `vpn`."""
     ends: dict[str, LinkEndContract]
     """By region: `a` and `b`."""
 
@@ -218,6 +223,16 @@ def stack_dir(stack: str) -> Path:
     return Path(".causeway") / "stacks" / stack
 
 
+def secret_file(stack: str, name: str, ending: str = "") -> Path:
+    """Where a part of a secret is on the controller: absolute, for roles read it by that."""
+    return ROOT / stack_dir(stack) / "secrets" / f"{name}{ending}"
+
+
+def tunnel_secret(link: str, region: str) -> str:
+    """The name of the secret that is the key of a tunnel's end in a region."""
+    return f"wireguard-{link}-{region}"
+
+
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
     nics = {
@@ -342,15 +357,19 @@ def _route(far: RegionSpec, route: Route) -> WanRoute:
 
 def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkContract:
     emulated = all(spec.region(end).provider.kind == "local" for end in (link.a, link.b))
+    tunnelled = link.kind == "vpn"
+    pairs = zip(addresses.link_interfaces(index), addresses.tunnel_interfaces(index), strict=True)
     return LinkContract(
         **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities"}),
         **asdict(plan.links[link.name]),
+        tunnel_port=addresses.FIRST_TUNNEL_PORT + index if tunnelled else None,
         ends={
             region: LinkEndContract(
                 gateway=node.name if (node := plan.ends[link.name][region]) else None,
-                address=interface if emulated else None,
+                address=bare if emulated else None,
+                tunnel_address=tunnel if tunnelled else None,
             )
-            for region, interface in zip((link.a, link.b), addresses.link_interfaces(index), strict=True)
+            for region, (bare, tunnel) in zip((link.a, link.b), pairs, strict=True)
         },
     )
 

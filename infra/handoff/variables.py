@@ -13,9 +13,12 @@ from infra.handoff.contract import (
     FabricNicContract,
     PoolContract,
     RegionContract,
+    secret_file,
+    tunnel_secret,
 )
+from infra.planning import addresses
 
-FEATURES = ("base", "tcp_tuning", "roce", "drift_watch")
+FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
 NODE_ROLES = ("control", "gpu", "storage", "gateway")
@@ -40,6 +43,10 @@ def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
         return tuple(host for host in contract.hosts if contract.region_of(host) in far)
     if feature == "roce":
         return tuple(name for name, host in contract.hosts.items() if host.fabric)
+    if feature == "wan_gateway":
+        linked = [region for region in contract.regions.values() if region.wan_routes]
+        gateways = {name for region in linked for name in region.gateways}
+        return tuple(host for host in contract.hosts if host in gateways)
     raise ValueError(f"{feature} is not one of {', '.join(FEATURES)}")
 
 
@@ -53,10 +60,7 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         group_name("region", name): _region(region, servers[name], contract.authorized_keys)
         for name, region in contract.regions.items()
     }
-    pools = {
-        group_name("pool", key): _pool(pool, contract.regions[pool.region])
-        for key, pool in contract.pools.items()
-    }
+    pools = {group_name("pool", key): _pool(pool, contract) for key, pool in contract.pools.items()}
     return groups | pools
 
 
@@ -120,8 +124,65 @@ def _roce(fabric: FabricContract | None) -> dict[str, Any]:
     }
 
 
-def _pool(pool: PoolContract, region: RegionContract) -> dict[str, Any]:
+def _pool(pool: PoolContract, contract: Contract) -> dict[str, Any]:
     variables: dict[str, Any] = {} if pool.shm_gib is None else {"base_shm_gib": pool.shm_gib}
-    if pool.role == "gateway" and region.wan_routes:
+    if pool.role == "gateway" and contract.regions[pool.region].wan_routes:
         variables["tcp_tuning_wan_routes"] = []  # gateways learn their routes from each other
+        variables |= _gateway(pool.region, contract)
+    return variables
+
+
+def _gateway(name: str, contract: Contract) -> dict[str, Any]:
+    """What the gateways of one region share: a gateway picks its own links by its address."""
+    region = contract.regions[name]
+    variables: dict[str, Any] = {
+        "wan_gateway_asn": region.asn,
+        "wan_gateway_region_cidr": str(region.cidr),
+        "wan_gateway_far_cidrs": [str(far.cidr) for key, far in contract.regions.items() if key != name],
+        "wan_gateway_members": [str(contract.hosts[host].address) for host in region.gateways],
+        "wan_gateway_vip": str(region.gateway_address) if len(region.gateways) > 1 else "",
+        "wan_gateway_links": [
+            _link(key, name, contract)
+            for key, link in contract.links.items()
+            if name in link.ends and link.ends[name].address
+        ],
+    }
+    if region.fabric:
+        roce = region.fabric.roce
+        variables["wan_gateway_remarked_dscps"] = sorted({roce.dscp, roce.cnp_dscp})
+    return variables
+
+
+def _link(name: str, region: str, contract: Contract) -> dict[str, Any]:
+    """One link, as the gateway at its end in `region` sees it."""
+    link = contract.links[name]
+    far = link.b if region == link.a else link.a
+    here, there = link.ends[region], link.ends[far]
+    routes = contract.regions[region].wan_routes
+    variables: dict[str, Any] = {
+        "name": name,
+        "gateway": str(contract.hosts[here.gateway].address) if here.gateway else "",
+        "address": str(here.address),
+        "peer": str(there.address.ip) if there.address else "",
+        "backup": link.backup_of is not None,
+        "primary_for": [str(route.cidr) for route in routes if route.path[:1] == (name,)],
+        "standby_for": [str(route.cidr) for route in routes if route.backup_path[:1] == (name,)],
+        "rtt_ms": link.rtt_ms,
+        "bandwidth_mbps": link.bandwidth_mbps,
+        "loss_pct": link.loss_pct,
+        "mtu_bytes": link.mtu_bytes,
+        "handover_mtu_bytes": link.handover_mtu_bytes,
+        "classes": link.classes.model_dump(),
+    }
+    if there.gateway:
+        variables["peer_asn"] = contract.regions[far].asn
+    if here.tunnel_address and there.tunnel_address:
+        variables["tunnel"] = {
+            "device": addresses.link_device("wg", name),
+            "address": str(here.tunnel_address),
+            "peer": str(there.tunnel_address.ip),
+            "port": link.tunnel_port,
+            "private_key_file": str(secret_file(contract.stack, tunnel_secret(name, region))),
+            "peer_public_key_file": str(secret_file(contract.stack, tunnel_secret(name, far), ".pub")),
+        }
     return variables

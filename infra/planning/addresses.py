@@ -6,6 +6,7 @@ order) owns block i + 1. Changing one pool's count therefore never renumbers ano
 appended at the end renumbers none.
 """
 
+from hashlib import sha256
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
 from infra.spec import NodePoolSpec, RegionSpec
@@ -17,6 +18,11 @@ LINK_NETWORK = IPv4Network("100.100.0.0/16")
 UPLINK_NETWORK = IPv4Network("100.90.0.0/16")
 """Links between a machine and the routers of the regions that stand on it, one /31 each."""
 MAX_LINKS = LINK_NETWORK.num_addresses // 4
+TUNNEL_NETWORK = IPv4Network("100.101.0.0/16")
+"""The same for the inside of links of kind `vpn`."""
+FIRST_TUNNEL_PORT = 49152
+"""UDP, the first of those for private use (RFC 6335); a link's is its number in declared order after it."""
+MAX_INTERFACE = 15
 FIRST_ASN = 64512
 """The first AS number for private use (RFC 6996); a region's is its number in declared order after it."""
 
@@ -61,7 +67,22 @@ def host_name(region: RegionSpec, pool: NodePoolSpec, number: int) -> str:
     return f"{region.name}-{pool.name}-{number}"
 
 
+def link_device(prefix: str, link: str) -> str:
+    """The name of a link's network interface, `wan-trans-sea`; a hash stands in for too long a name."""
+    plain = f"{prefix}-{link}"
+    return plain if len(plain) <= MAX_INTERFACE else f"{prefix}-{sha256(link.encode()).hexdigest()[:8]}"
+
+
 def link_interfaces(index: int) -> tuple[IPv4Interface, IPv4Interface]:
     """The interfaces at the two ends of link number `index`: (a's, b's), in one /30."""
-    base = LINK_NETWORK.network_address + 4 * index
+    return _pair(LINK_NETWORK, index)
+
+
+def tunnel_interfaces(index: int) -> tuple[IPv4Interface, IPv4Interface]:
+    """The same for the tunnel inside link number `index`."""
+    return _pair(TUNNEL_NETWORK, index)
+
+
+def _pair(network: IPv4Network, index: int) -> tuple[IPv4Interface, IPv4Interface]:
+    base = network.network_address + 4 * index
     return IPv4Interface(f"{base + 1}/30"), IPv4Interface(f"{base + 2}/30")

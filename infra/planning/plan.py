@@ -96,7 +96,8 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
         "cluster": 3 + bool(local),  # the stack, the component, the key; this machine
         "regions": len(spec.regions) + len(local),  # the component; its network
         "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
-        "wan_links": len(spec.wan_links) + len(emulated),
+        # the component; what makes it here; a key for each end of a tunnel
+        "wan_links": len(spec.wan_links) + len(emulated) + 2 * sum(x.kind == "vpn" for x in spec.wan_links),
         "hand_off": 2,  # the component; the files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,

@@ -52,7 +52,7 @@ def test_gateways_get_no_routes_from_us() -> None:
     contract = contract_of(ClusterSpec.model_validate(data))
     variables = role_variables(contract)
     assert variables["region_tokyo"]["tcp_tuning_wan_routes"][0]["via"] == "10.81.0.2"
-    assert variables["pool_tokyo_edge"] == {"tcp_tuning_wan_routes": []}
+    assert variables["pool_tokyo_edge"]["tcp_tuning_wan_routes"] == []
     assert "tokyo-edge-0" in feature_hosts(contract, "tcp_tuning")
 
 
@@ -152,3 +152,57 @@ def test_group_names_have_no_dashes() -> None:
 def test_an_unknown_feature_is_an_error(contract: Contract) -> None:
     with pytest.raises(ValueError, match="warp is not one of base, tcp_tuning"):
         feature_hosts(contract, "warp")
+
+
+def with_gateways(**second_link: object) -> Contract:
+    """The default stack with two gateways in tokyo and one in shanghai, and a tunnel as backup."""
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    for number, region in enumerate(data["regions"]):
+        region["pools"] = [pool for pool in region["pools"] if pool["role"] != "gateway"]
+        region["pools"].append({"name": "edge", "role": "gateway", "count": 2 - number})
+    backup = {"name": "tunnel", "kind": "vpn", "backup_of": "trans-sea", **second_link}
+    data["wan_links"].append({**data["wan_links"][0], **backup})
+    return contract_of(ClusterSpec.model_validate(data))
+
+
+def test_a_gateway_is_told_its_region_s_links_and_whom_it_meets_there() -> None:
+    contract = with_gateways()
+    edge = role_variables(contract)["pool_tokyo_edge"]
+    assert (edge["wan_gateway_asn"], edge["wan_gateway_far_cidrs"]) == (64512, ["10.82.0.0/16"])
+    assert edge["wan_gateway_members"] == [
+        str(contract.hosts[f"tokyo-edge-{number}"].address) for number in (0, 1)
+    ]
+    assert edge["wan_gateway_vip"] == "10.81.0.2"
+    bare, tunnel = edge["wan_gateway_links"]
+    assert [link["gateway"] for link in (bare, tunnel)] == edge["wan_gateway_members"]
+    assert (bare["primary_for"], bare["standby_for"]) == (["10.82.0.0/16"], [])
+    assert (tunnel["primary_for"], tunnel["standby_for"]) == ([], ["10.82.0.0/16"])
+    assert (bare["peer"], bare["peer_asn"], bare["backup"]) == ("100.100.0.2", 64513, False)
+    assert (tunnel["peer"], tunnel["tunnel"]["peer"]) == ("100.100.0.6", "100.101.0.6")
+    assert tunnel["backup"]
+    assert tunnel["mtu_bytes"] == tunnel["handover_mtu_bytes"] - 60
+    assert set(feature_hosts(contract, "wan_gateway")) == {"tokyo-edge-0", "tokyo-edge-1", "shanghai-edge-0"}
+
+
+def test_one_gateway_shares_its_address_with_nobody() -> None:
+    assert role_variables(with_gateways())["pool_shanghai_edge"]["wan_gateway_vip"] == ""
+
+
+def test_each_end_of_a_tunnel_reads_its_own_key_and_the_other_s_public_one() -> None:
+    variables = role_variables(with_gateways())
+    tokyo, shanghai = (
+        variables[f"pool_{region}_edge"]["wan_gateway_links"][1]["tunnel"] for region in ("tokyo", "shanghai")
+    )
+    assert tokyo["private_key_file"] + ".pub" == shanghai["peer_public_key_file"]
+    assert shanghai["private_key_file"] + ".pub" == tokyo["peer_public_key_file"]
+    assert tokyo["port"] == shanghai["port"]
+
+
+def test_a_router_at_the_other_end_speaks_no_bgp() -> None:
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    data["regions"][1]["pools"] = [p for p in data["regions"][1]["pools"] if p["role"] != "gateway"]
+    data["regions"][0]["pools"].append({"name": "edge", "role": "gateway", "count": 1})
+    contract = contract_of(ClusterSpec.model_validate(data))
+    (link,) = role_variables(contract)["pool_tokyo_edge"]["wan_gateway_links"]
+    assert "peer_asn" not in link
+    assert feature_hosts(contract, "wan_gateway")[0].startswith("tokyo-")

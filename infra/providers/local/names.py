@@ -27,7 +27,6 @@ NFT_TABLE = "causeway"
 LABEL = "causeway."
 """Prefix of every container label: stack, region, pool, node, address, urn, checkout, definition."""
 
-MAX_INTERFACE = 15
 MAX_STACK = 40
 _STACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
@@ -82,8 +81,7 @@ def bridge_port(stack: str, name: str) -> str:
 
 def link_interface(link: str) -> str:
     """A WAN link's interface; it has the same name at both ends, and people meet it on gateway nodes."""
-    plain = f"wan-{link}"
-    return plain if len(plain) <= MAX_INTERFACE else "wan-" + short_hash(link)
+    return addresses.link_device("wan", link)
 
 
 def mac(*words: str) -> str:

@@ -1,0 +1,78 @@
+"""Secrets: made once, kept by the state, on the controller for nobody but its user."""
+
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+
+from infra.handoff import contract, secrets
+from infra.handoff.secrets import SecretLifecycle
+
+INPUTS = {"stack": "s", "secret": "wireguard-sea-tokyo", "kind": "wireguard"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the secrets of the stack are kept, in a checkout of the test's own."""
+    for module in (contract, secrets):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    return contract.secret_file("s", "x").parent
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_a_key_pair_is_made_once(folder: Path) -> None:
+    made = SecretLifecycle().ensure(INPUTS, {})
+    first = texts(folder)
+    assert set(first) == {"wireguard-sea-tokyo", "wireguard-sea-tokyo.pub"}
+    assert all(len(b64decode(text)) == 32 for text in first.values())
+    assert len(set(first.values())) == 2
+    SecretLifecycle().ensure(INPUTS, made)
+    assert texts(folder) == first
+    other = SecretLifecycle().ensure(INPUTS | {"secret": "other"}, {})
+    assert other["parts"][""] != made["parts"][""]
+
+
+def test_nobody_else_may_read_it(folder: Path) -> None:
+    SecretLifecycle().ensure(INPUTS, {})
+    assert folder.stat().st_mode & 0o077 == 0
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in folder.iterdir())
+
+
+def test_what_a_killed_run_had_written_is_taken_up(folder: Path) -> None:
+    SecretLifecycle().ensure(INPUTS, {})
+    first = texts(folder)
+    assert SecretLifecycle().ensure(INPUTS, {})["parts"][""] == first["wireguard-sea-tokyo"]
+    (folder / "wireguard-sea-tokyo.pub").unlink()
+    SecretLifecycle().ensure(INPUTS, {})
+    assert texts(folder) != first, "half a key pair is none"
+
+
+def test_a_lost_file_comes_back_from_the_state_and_a_changed_one_is_named(folder: Path) -> None:
+    properties = INPUTS | SecretLifecycle().ensure(INPUTS, {})
+    first = texts(folder)
+    key = folder / "wireguard-sea-tokyo"
+    key.unlink()
+    assert SecretLifecycle().observe(properties) == []
+    assert texts(folder) == first
+    key.write_text("AAAA")
+    (said,) = SecretLifecycle().observe(properties)
+    assert "AAAA" not in said
+    assert first[key.name].strip() not in said
+    SecretLifecycle().ensure(INPUTS, properties)
+    assert texts(folder) == first
+
+
+def test_the_fingerprint_changes_with_it_and_does_not_tell(folder: Path) -> None:
+    one, two = (SecretLifecycle().ensure(INPUTS | {"secret": name}, {}) for name in ("one", "two"))
+    assert one["fingerprint"] != two["fingerprint"]
+    assert not any(one["fingerprint"] in text for text in texts(folder).values())
+
+
+def test_removed_is_removed(folder: Path) -> None:
+    properties = INPUTS | SecretLifecycle().ensure(INPUTS, {})
+    SecretLifecycle().remove(properties)
+    SecretLifecycle().remove(properties)
+    assert texts(folder) == {}

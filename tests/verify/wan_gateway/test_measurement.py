@@ -1,0 +1,43 @@
+"""What the links really do stands in the node's metrics, beside what is declared."""
+
+import re
+
+import pytest
+from testinfra.host import Host
+
+from tests.verify.support import Expect, VerdictRecorder
+from tests.verify.wan_gateway.links import own_links
+
+TIMER = "causeway-wan-probe.timer"
+
+
+def metrics(host: Host, expect: Expect) -> dict[str, float]:
+    """`up{link="trans-sea"}` → value, measured now."""
+    file = f"{expect.wan_gateway_metrics_dir}/causeway_wan.prom"
+    done = host.run(f"systemctl start causeway-wan-probe.service && cat {file}")
+    assert done.rc == 0, done.stderr
+    values = re.findall(r"^causeway_wan_(?:link_)?(\S+) (\S+)$", done.stdout, re.MULTILINE)
+    return {name: float(value) for name, value in values}
+
+
+def test_every_link_is_measured(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    now = float(host.run("date +%s").stdout)
+    found = metrics(host, expect)
+    assert found["probe_timestamp_seconds"] >= now
+    links = own_links(expect)
+    if not links:
+        verdict.not_declared("no link ends here")
+    for link in links:
+        of = f'{{link="{link["name"]}"}}'
+        assert found[f"up{of}"] == 1, f"{link['name']}: nothing comes back"
+        assert found[f"rtt_seconds{of}"] > 0
+        assert found[f"loss_ratio{of}"] < 1
+        assert found[f"mtu_bytes{of}"] == found[f"declared_mtu_bytes{of}"] == link["mtu_bytes"]
+        assert found[f"declared_rtt_seconds{of}"] == pytest.approx(link["rtt_ms"] / 1000)
+
+
+def test_they_are_measured_again_and_again(host: Host) -> None:
+    states = host.run(f"systemctl is-enabled {TIMER}; systemctl is-active {TIMER}").stdout.split()
+    assert states == ["enabled", "active"]
+    elapse = host.run(f"systemctl show -P NextElapseUSecMonotonic {TIMER}").stdout.strip()
+    assert elapse not in ("", "infinity"), "no next measurement is due"
