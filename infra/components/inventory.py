@@ -10,6 +10,8 @@ from infra.components.region import Region
 from infra.components.wan_link import WanLink
 from infra.handoff.hashes import value_hash
 from infra.handoff.resources import InventoryFiles
+from infra.handoff.switches import SwitchFiles
+from infra.planning.fabric import has_switches
 
 
 class Inventory(pulumi.ComponentResource):
@@ -40,6 +42,9 @@ class Inventory(pulumi.ComponentResource):
             {"contract": cluster.contract.model_dump(mode="json"), "host_keys": host_keys},
             pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
         )
+        for number, region in enumerate(cluster.spec.regions):
+            if has_switches(region):
+                SwitchFiles(cluster.stack, number, region, pulumi.ResourceOptions(parent=self))
         self.contract = files.contract
         self.files = files
         fingerprints = [secret.fingerprint for link in links for secret in link.secrets]

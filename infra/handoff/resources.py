@@ -86,10 +86,10 @@ class InventoryLifecycle(Lifecycle):
         """Write the files, each whole or not at all."""
         ssh.control_dir().mkdir(mode=0o700, exist_ok=True)
         for path, text in self._files(inputs).items():
-            _write(path, text)
+            write_file(path, text)
         source = _inventory_source(inputs["contract"]["stack"])
         if not source.exists():
-            _write(source, INVENTORY_SOURCE)
+            write_file(source, INVENTORY_SOURCE)
         return {}
 
     def observe(self, properties: Properties) -> list[str]:
@@ -173,7 +173,7 @@ class ConfigurationLifecycle(Lifecycle):
         )
         for name in stale:
             if result.hosts[name].state == "ok":
-                _write(_record(inputs, name), _digest(inputs, name) + "\n")
+                write_file(_record(inputs, name), _digest(inputs, name) + "\n")
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
         converged = [name for name in stale if result.hosts[name].state == "ok"]
@@ -289,7 +289,8 @@ def _inventory_source(stack: str) -> Path:
     return ROOT / "inventories" / stack / "causeway.yml"
 
 
-def _write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, with the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(text)

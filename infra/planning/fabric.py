@@ -233,6 +233,11 @@ def fabric_nodes(region: RegionSpec) -> int:
     return sum(pool.count for pool in fabric_pools(region))
 
 
+def has_switches(region: RegionSpec) -> bool:
+    """Whether the region's switches are Causeway's to configure."""
+    return region.fabric is not None and region.fabric.switch is not None
+
+
 def fabric_range(region_index: int, region: RegionSpec) -> IPv4Network | None:
     """The declared range, else the default one; None without a fabric, or where the defaults are used up."""
     if region.fabric is None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from infra.planning import addresses, routes, wan
-from infra.planning.fabric import FabricPlan, plan_fabric
+from infra.planning.fabric import FabricPlan, has_switches, plan_fabric
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
 
 
@@ -98,7 +98,7 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
         "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
         # the component; what makes it here; a key for each end of a tunnel
         "wan_links": len(spec.wan_links) + len(emulated) + 2 * sum(x.kind == "vpn" for x in spec.wan_links),
-        "hand_off": 2,  # the component; the files
+        "hand_off": 2 + sum(map(has_switches, spec.regions)),  # the component; the files; the switches' files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,
     }

@@ -11,6 +11,7 @@ from infra.checks import parse_spec
 from infra.components import Cluster, Inventory, Region, Rollout, WanLink
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec
+from tests.unit.fabrics import TINY
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 
@@ -49,7 +50,7 @@ def mixed_spec() -> ClusterSpec:
             "name": "count",
             "regions": [
                 {"name": "one", "cidr": "10.91.0.0/16", "pools": [pool, {**pool, "name": "more"}]},
-                {"name": "two", "cidr": "10.92.0.0/16", "pools": [pool]},
+                {"name": "two", "cidr": "10.92.0.0/16", "pools": [pool], "fabric": TINY},
                 {
                     "name": "old",
                     "provider": {"kind": "existing"},
