@@ -1,0 +1,362 @@
+"""What a drift scan costs beside what else would look at the same nodes, in one run; judges nothing.
+
+Side by side: the scan of everything, the same through the command, `ansible-playbook --check` of site.yml,
+the same under Mitogen, `pyinfra --dry` for the files the roles wrote, and a bare login (asyncssh, OpenSSH)
+with as many connections at once. Then CPU and memory of the controller, also with 1,250 sessions to the nodes
+there are, and the repair of one node among all beside that role's tasks on it. Mitogen and pyinfra are
+installed into a throw-away folder.
+
+Usage: ./run exec python tests/bench/bench_drift.py [--stack STACK] [--json FILE]
+Without a stack of this checkout that stands and is clean, one is stood up in a checkout of its own, and taken
+down.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from infra import ROOT
+from infra.drift.manifest import drift_dir, kept_text, load_manifest
+from infra.drift.scan import AT_ONCE, scan_stack
+from infra.drift.trip import Trips
+from infra.handoff.contract import Contract, load_contract, stack_dir
+from infra.handoff.ssh import ssh_config_file
+from tests.integration.checkout import Checkout, new_checkout, region
+
+NODES = 20
+SESSIONS = 1250
+RUNS = 7
+FORKS = 50
+MITOGEN, PYINFRA = "mitogen==0.3.54", "pyinfra==3.10.0"
+CHANGED_FILE = "/etc/security/limits.d/90-causeway.conf"
+ITS_ROLE = "base"
+
+
+@dataclass
+class Figures:
+    """Everything measured; seconds of wall clock, unless the name says otherwise."""
+
+    nodes: int
+    entries: int
+    """Sealed facts that a scan compares, over all nodes."""
+    files: int
+    """Files that pyinfra compares, over all nodes."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu_ms_per_node: dict[str, float] = field(default_factory=dict)
+    """CPU time of the controller."""
+    peak_mib: dict[str, float] = field(default_factory=dict)
+    """Resident memory of the command, by number of sessions."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one process took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float
+
+
+class Bench:
+    """The measurements on one standing stack."""
+
+    def __init__(self, stack: str, folder: Path) -> None:
+        self.stack, self.folder = stack, folder
+        self.contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+        self.hosts = list(self.contract.hosts)
+        manifests = [manifest for host in self.hosts if (manifest := load_manifest(stack, host))]
+        entries = [
+            entry for manifest in manifests for role in manifest.roles.values() for entry in role.entries
+        ]
+        self.figures = Figures(len(self.hosts), len(entries), 0)
+
+    def all(self) -> Figures:
+        """Measure; the quick ones several times in turn, so that a busy machine is unfair to none."""
+        self.require_clean()
+        self.logins_and_scans()
+        self.commands()
+        self.memory()
+        self.ansible()
+        self.pyinfra()
+        self.repair()
+        return self.figures
+
+    def require_clean(self) -> None:
+        """A node that differs costs more than one that does not."""
+        states = {report.host: report.state for report in scan_stack(self.stack)}
+        if unclean := {host: state for host, state in states.items() if state != "clean"}:
+            raise SystemExit(f"not clean: {unclean}; ./run up {self.stack}")
+
+    def logins_and_scans(self) -> None:
+        """In this process, so that only the trips count: the middle one of several, best left out."""
+        tried: dict[str, Callable[[], object]] = {
+            "login (asyncssh)": lambda: asyncio.run(logins(self.contract)),
+            "scan": lambda: list(scan_stack(self.stack)),
+        }
+        walls: dict[str, list[float]] = {name: [] for name in tried}
+        cpus: dict[str, list[float]] = {name: [] for name in tried}
+        for _ in range(RUNS):
+            for name, act in tried.items():
+                wall, cpu = time.monotonic(), time.process_time()
+                act()
+                walls[name].append(time.monotonic() - wall)
+                cpus[name].append(time.process_time() - cpu)
+        for name in tried:
+            self.figures.seconds[name] = statistics.median(walls[name])
+            self.figures.cpu_ms_per_node[name] = statistics.median(cpus[name]) / len(self.hosts) * 1000
+
+    def commands(self) -> None:
+        """As a user starts them, start of Python included."""
+        config = ["-F", str(ssh_config_file(self.stack)), "-o", "ControlMaster=no", "-o", "ControlPath=none"]
+        ssh = ["xargs", "-P", str(AT_ONCE), "-I{}", "ssh", *config, "{}", "true"]
+        names = "\n".join(self.hosts)
+        drift = ["causeway", "drift", self.stack]
+        openssh = [run(ssh, self.folder, stdin=names) for _ in range(RUNS)]
+        scans = [run(drift, self.folder) for _ in range(RUNS)]
+        self.middle("login (OpenSSH)", openssh)
+        self.middle("causeway drift", scans)
+
+    def middle(self, name: str, costs: list[Cost]) -> None:
+        """Take the median of several runs."""
+        self.figures.seconds[name] = statistics.median(cost.wall_s for cost in costs)
+        cpu = statistics.median(cost.cpu_s for cost in costs)
+        self.figures.cpu_ms_per_node[name] = cpu / len(self.hosts) * 1000
+
+    def memory(self) -> None:
+        """The command's peak with a few nodes, all, and many sessions to the nodes there are."""
+        some = [word for host in self.hosts[:5] for word in ("--host", host)]
+        few = run(["causeway", "drift", self.stack, *some], self.folder)
+        every = run(["causeway", "drift", self.stack], self.folder)
+        with many_sessions(self.stack, self.contract) as other:
+            many = run(["causeway", "drift", other, "--json"], self.folder, allowed=(0, 3))
+            reports = [
+                json.loads(line) for line in (self.folder / "said").read_text().splitlines() if line[0] == "{"
+            ]
+        sound = [r for r in reports if r["state"] in ("clean", "stale") and not any_difference(r)]
+        if len(sound) != SESSIONS:
+            raise SystemExit(f"{SESSIONS - len(sound)} of {SESSIONS} sessions found something or failed")
+        self.figures.seconds[f"causeway drift, {SESSIONS} sessions"] = many.wall_s
+        marginal = (many.cpu_s - every.cpu_s) / (SESSIONS - len(self.hosts))
+        self.figures.cpu_ms_per_node[f"each of {SESSIONS} sessions"] = marginal * 1000
+        for number, cost in ((5, few), (len(self.hosts), every), (SESSIONS, many)):
+            self.figures.peak_mib[str(number)] = cost.peak_mib
+
+    def ansible(self) -> None:
+        """Check mode, with Ansible's own strategy and with Mitogen's."""
+        check = ["ansible-playbook", "playbooks/site.yml", "--check", *self.inventory(), "-f", str(FORKS)]
+        self.once("ansible-playbook --check", check)
+        place = self.folder / "mitogen"
+        run([sys.executable, "-m", "pip", "install", "-q", "--target", str(place), MITOGEN], self.folder)
+        environment = {
+            "PYTHONPATH": f"{place}:{ROOT}",
+            "ANSIBLE_STRATEGY": "mitogen_linear",
+            "ANSIBLE_STRATEGY_PLUGINS": str(place / "ansible_mitogen" / "plugins" / "strategy"),
+        }
+        self.once("the same under Mitogen", check, environment)
+
+    def pyinfra(self) -> None:
+        """A dry run over every file of which the sealed text is known."""
+        place = self.folder / "pyinfra"
+        run([sys.executable, "-m", "venv", str(place)], self.folder)
+        run([str(place / "bin" / "pip"), "install", "-q", PYINFRA], self.folder)
+        self.figures.files = write_pyinfra(self.stack, self.contract, self.folder)
+        words = [str(place / "bin" / "pyinfra"), "inventory.py", "deploy.py", "--dry"]
+        self.once("pyinfra --dry, files only", words, {"PYTHONPATH": ""}, cwd=self.folder)
+        if "Detected changes" not in (self.folder / "said").read_text():
+            raise SystemExit("pyinfra did not compare")
+
+    def repair(self) -> None:
+        """One drifted node among all, beside the role's own playbook on that node and the proof of it."""
+        host = self.hosts[-1]
+        limit, tags = ["--limit", host], ["--tags", ITS_ROLE]
+        self.change(host)
+        self.once("repair of one node", ["ansible-playbook", "playbooks/repair.yml", *self.inventory()])
+        self.change(host)
+        self.once(
+            "that role on that node",
+            ["ansible-playbook", "playbooks/site.yml", *self.inventory(), *limit, *tags],
+        )
+        self.require_clean()
+
+    def change(self, host: str) -> None:
+        """Make one governed file differ."""
+        where = ["-F", str(ssh_config_file(self.stack)), host]
+        run(["ssh", *where, f"echo '# changed' >> {CHANGED_FILE}"], self.folder)
+
+    def inventory(self) -> list[str]:
+        """What every playbook is started with."""
+        return ["-i", f"inventories/{self.stack}"]
+
+    def once(
+        self, name: str, argv: list[str], environment: Mapping[str, str] | None = None, cwd: Path = ROOT
+    ) -> None:
+        """Measure a command that takes long."""
+        cost = run(argv, self.folder, environment, cwd=cwd)
+        self.figures.seconds[name] = cost.wall_s
+        self.figures.cpu_ms_per_node[name] = cost.cpu_s / len(self.hosts) * 1000
+
+
+async def logins(contract: Contract) -> None:
+    """Log in to every node and run `true`, as many at once as a scan does."""
+    trips, gate = Trips(contract), asyncio.Semaphore(AT_ONCE)
+
+    async def one(host: str) -> None:
+        async with gate, await trips.open(host) as connection:
+            await connection.run("true", check=True)
+
+    await asyncio.gather(*(one(host) for host in contract.hosts))
+
+
+def run(
+    argv: list[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    *,
+    stdin: str = "",
+    cwd: Path = ROOT,
+    allowed: tuple[int, ...] = (0,),
+) -> Cost:
+    """Run a command, what it says in FOLDER/said, and count it and its children. SystemExit when it fails."""
+    (folder / "stdin").write_text(stdin)
+    with (folder / "stdin").open() as source, (folder / "said").open("w") as said:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            argv, cwd=cwd, env=os.environ | dict(environment or {}), stdin=source, stdout=said, stderr=said
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        wall_s = time.monotonic() - started
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in allowed:
+        end = (folder / "said").read_text()[-3000:]
+        raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}:\n{end}")
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def any_difference(report: Mapping[str, dict[str, dict[str, object]]]) -> bool:
+    """Whether a node's report names one."""
+    return any(role["differences"] for role in report["roles"].values())
+
+
+@contextmanager
+def many_sessions(stack: str, contract: Contract) -> Iterator[str]:
+    """A stack of as many hosts as sessions, at the addresses of the nodes there are; gone afterwards."""
+    other, names = f"{stack}-many", list(contract.hosts)
+    hosts = {f"session-{n}": contract.hosts[names[n % len(names)]] for n in range(SESSIONS)}
+    folder, manifests = ROOT / stack_dir(other), drift_dir(other)
+    manifests.mkdir(parents=True)
+    try:
+        many = contract.model_copy(update={"stack": other, "hosts": hosts})
+        (folder / "contract.json").write_text(many.model_dump_json())
+        for number in range(SESSIONS):
+            real = drift_dir(stack) / f"{names[number % len(names)]}.json"
+            (manifests / f"session-{number}.json").symlink_to(real)
+        yield other
+    finally:
+        for path in [*manifests.iterdir(), folder / "contract.json"]:
+            path.unlink(missing_ok=True)
+        manifests.rmdir()
+        folder.rmdir()
+
+
+def write_pyinfra(stack: str, contract: Contract, folder: Path) -> int:
+    """An inventory and a deploy that says of every sealed file what the role says; how many files."""
+    wanted: dict[str, list[tuple[str, str, str, str, str]]] = {}
+    for name in contract.hosts:
+        manifest = load_manifest(stack, name)
+        for role in manifest.roles.values() if manifest else ():
+            for entry in role.entries:
+                if entry.kind == "file" and entry.text and (text := kept_text(stack, entry.text)) is not None:
+                    source = folder / entry.text
+                    source.write_text(text)
+                    owner = (entry.want["owner"], entry.want["group"], entry.want["mode"].lstrip("0"))
+                    wanted.setdefault(name, []).append((str(source), entry.key, *owner))
+    nodes = []
+    for name, host in contract.hosts.items():
+        node = contract.regions[contract.region_of(name)]
+        data = {
+            "ssh_hostname": str(host.address),
+            "ssh_port": host.ssh_port,
+            "ssh_user": node.ssh_user,
+            "ssh_key": str(ROOT / node.ssh_private_key_file),
+            "ssh_known_hosts_file": str(ROOT / contract.known_hosts_file),
+            "ssh_strict_host_key_checking": "yes",
+        }
+        nodes.append((name, data))
+    (folder / "inventory.py").write_text(f"nodes = {nodes!r}\n")
+    (folder / "deploy.py").write_text(
+        f"from pyinfra import host\nfrom pyinfra.operations import files\nWANTED = {wanted!r}\n"
+        "for src, dest, user, group, mode in WANTED[host.name]:\n"
+        "    files.put(name=dest, src=src, dest=dest, user=user, group=group, mode=mode)\n"
+    )
+    return sum(map(len, wanted.values()))
+
+
+def table(figures: Figures) -> Iterator[str]:
+    """The figures for people: each beside the scan of the same kind."""
+    yield f"{figures.nodes} nodes, {figures.entries} sealed facts; {figures.files} files for pyinfra"
+    yield f"{'':34}{'wall':>9}{'CPU/node':>11}{'beside the scan':>18}"
+    for name, wall_s in figures.seconds.items():
+        cpu = figures.cpu_ms_per_node.get(name)
+        shown = f"{cpu:8.1f} ms" if cpu is not None else ""
+        own = name.startswith(("scan", "causeway", "repair", "that"))
+        ratio = "" if own else f"{wall_s / figures.seconds['scan']:16.2f} ×"
+        yield f"{name:34}{wall_s:7.2f} s{shown:>11}{ratio:>18}"
+    yield "scan / login: " + ", ".join(
+        f"{name} {figures.seconds[one] / figures.seconds[other]:.2f}"
+        for name, one, other in (
+            ("asyncssh", "scan", "login (asyncssh)"),
+            ("OpenSSH", "scan", "login (OpenSSH)"),
+            ("whole command, OpenSSH", "causeway drift", "login (OpenSSH)"),
+        )
+    )
+    for name, cpu in figures.cpu_ms_per_node.items():
+        if name not in figures.seconds:
+            yield f"CPU of the controller, {name}: {cpu:.1f} ms"
+    peaks = (f"{number} sessions {mib:.0f} MiB" for number, mib in figures.peak_mib.items())
+    yield f"peak memory: {', '.join(peaks)}"
+
+
+def stand_up(checkout: Checkout) -> None:
+    """Two regions with a link between them, so that every role has its work."""
+    half = NODES // 2
+    link = {"name": "link", "a": "east", "b": "west", "rtt_ms": 20, "bandwidth_mbps": 100, "loss_pct": 0.1}
+    regions = [
+        region(name, checkout.cidr(number), "Etc/UTC", {"control": 1, "gpu": half - 1})
+        for number, name in enumerate(("east", "west"))
+    ]
+    cluster = {"name": "bench", "regions": regions, "wan_links": [link], "waves": [["east", "west"]]}
+    checkout.declare(cluster)
+    checkout.up()
+
+
+def main() -> None:
+    """Measure on the stack that is given, or on one that is stood up."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--stack", help="a stack of this checkout that stands and is clean")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    arguments = parser.parse_args()
+    if arguments.stack is None:
+        with new_checkout() as checkout:
+            stand_up(checkout)
+            words = ["--json", str(arguments.json.absolute())] if arguments.json else []
+            checkout.run("exec", "python", "tests/bench/bench_drift.py", "--stack", checkout.stack, *words)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        figures = Bench(arguments.stack, Path(folder)).all()
+    print("\n".join(table(figures)))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(asdict(figures), indent=1))
+
+
+if __name__ == "__main__":
+    main()
