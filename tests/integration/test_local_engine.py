@@ -210,10 +210,10 @@ def test_the_rate_is_what_was_declared(pools: Pools) -> None:
 def test_a_killed_emulator_is_seen_and_healed(pools: Pools) -> None:
     folder = names.link_dir(STACK, LINK.name)
     netem = wan.supported_engine() == "netem"
-    device = names.link_interface(LINK.name)
+    carrier = names.carrier_netns(STACK, LINK.name)
     for role in ["qdisc"] if netem else ["a", "b", "wire"]:
         if netem:
-            run(["tc", "-n", TOKYO.router, "qdisc", "del", "dev", device, "root"])
+            run(["tc", "-n", carrier, "qdisc", "del", "dev", "to-b", "root"])
         else:
             run(["kill", "-9", (folder / f"{role}.pid").read_text().strip()])
         time.sleep(0.2)

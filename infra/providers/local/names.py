@@ -54,6 +54,11 @@ def router_netns(stack: str, region: str) -> str:
     return f"cw-{stack}-{region}"
 
 
+def carrier_netns(stack: str, link: str) -> str:
+    """The network namespace in which netem shapes a WAN link; no region or node is called so."""
+    return f"cw-{stack}_{link}"
+
+
 def node(stack: str, name: str) -> str:
     """The name of a node's container and of its network namespace."""
     return f"cw-{stack}-{name}"

@@ -42,7 +42,7 @@ def sweep(stack: str) -> list[str]:
             nodes.unwire(stack, note["node"])
         elif note.get("kind") == "router":
             regions.add(note["region"])
-        else:  # killed while the note was written: the namespace has nothing in it
+        else:  # a link's; or one without a note, in which nothing is
             with netns.locked():
                 netns.delete(stack, namespace)
     for region in sorted(regions):

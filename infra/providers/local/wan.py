@@ -1,8 +1,9 @@
 """WAN links: real delay, rate and loss between two regions, in both directions.
 
 A link ends in a region's gateway node, which routes by itself; without one, in the region's router.
-Two engines. `netem` shapes a veth pair where the kernel has sch_netem. Where not, two vde switches, each with
-a TAP in the namespace of its end, are joined by `wirefilter`, which delays, drops and paces in user space.
+Two engines. `netem` shapes the ports of a bridge in a namespace of the carrier's own, where the kernel has
+sch_netem: at the ends, a gateway's traffic classes would take its place. Where not, two vde switches, each
+with a TAP in the namespace of its end, are joined by `wirefilter`, which does the same in user space.
 """
 
 import shutil
@@ -17,6 +18,8 @@ from infra.process import run
 from infra.providers.local import daemons, names, netns
 
 Engine = Literal["netem", "wirefilter"]
+SIDES = ("a", "b")
+PORTS = ("to-a", "to-b")
 Routes = tuple[tuple[IPv4Network, int], ...]
 """Networks that a router sends over a link, each with the route's metric: the smallest one carries."""
 
@@ -134,7 +137,7 @@ def ensure(link: Link) -> None:
                 )
         names.link_dir(link.stack, link.name).mkdir(parents=True, exist_ok=True)
         if engine == "netem":
-            _ensure_veth(link)
+            _ensure_carrier(link)
         else:
             _ensure_wire(link)
         for end in _ends(link):
@@ -157,6 +160,7 @@ def remove(stack: str, name: str) -> None:
         for place in netns.owned(stack):
             if netns.exists(place) and device in netns.links(place):
                 netns.batch(place, [f"link del {device}"])
+        netns.delete(stack, names.carrier_netns(stack, name))
         shutil.rmtree(folder, ignore_errors=True)
         names.prune(folder.parent)
 
@@ -176,8 +180,13 @@ def _problems(link: Link, engine: Engine) -> Iterator[str]:
         if end.routes is not None and _present_routes(end, device) != set(end.routes):
             wanted = ", ".join(str(network) for network, _ in end.routes) or "no network"
             yield f"{end.place} does not route just {wanted} over the link"
-        if engine == "netem" and "netem" not in run(["tc", "-n", end.place, "qdisc", "show", "dev", device]):
-            yield f"{device} in {end.place} has lost its delay and loss"
+    if engine == "netem":
+        carrier = names.carrier_netns(link.stack, link.name)
+        shaped = netns.exists(carrier) and all(
+            "netem" in run(["tc", "-n", carrier, "qdisc", "show", "dev", port]) for port in PORTS
+        )
+        if not shaped:
+            yield f"the line in {carrier} is gone, or has lost its delay and loss"
     for role, argv in _commands(link).items() if engine == "wirefilter" else ():
         if not daemons.running(names.link_dir(link.stack, link.name) / f"{role}.pid", argv):
             yield f"the process of {role} does not run with the declared parameters"
@@ -206,17 +215,22 @@ def _address_and_route(link: Link, end: _End) -> None:
     netns.batch(end.place, lines)
 
 
-def _ensure_veth(link: Link) -> None:
-    """A cable between the two ends; each delays, drops and paces what it sends."""
-    device = names.link_interface(link.name)
-    here, there = _ends(link)
-    present = [end for end in (here, there) if device in netns.links(end.place)]
-    if len(present) < 2:
-        for end in present:
-            netns.batch(end.place, [f"link del {device}"])
-        netns.batch(here.place, [f"link add {device} type veth peer name {device} netns {there.place}"])
-    for end in (here, there):
-        run(["tc", "-n", end.place, "qdisc", "replace", "dev", device, "root", *netem_arguments(link)])
+def _ensure_carrier(link: Link) -> None:
+    """A bridge with a cable to each end; its ports delay, drop and pace what they send."""
+    device, carrier = names.link_interface(link.name), names.carrier_netns(link.stack, link.name)
+    netns.add(link.stack, carrier, {"kind": "carrier", "link": link.name})
+    ports = netns.links(carrier)
+    lines = [] if names.BRIDGE in ports else [f"link add {names.BRIDGE} type bridge"]
+    lines.append(f"link set {names.BRIDGE} mtu {link.mtu_bytes} up")
+    for port, end in zip(PORTS, _ends(link), strict=True):
+        at_end = device in netns.links(end.place)
+        if port not in ports or not at_end:
+            netns.batch(end.place, [f"link del {device}"] if at_end else [])
+            lines.append(f"link add {port} type veth peer name {device} netns {end.place}")
+        lines.append(f"link set {port} master {names.BRIDGE} mtu {link.mtu_bytes} up")
+    netns.batch(carrier, lines)
+    for port in PORTS:
+        run(["tc", "-n", carrier, "qdisc", "replace", "dev", port, "root", *netem_arguments(link)])
 
 
 def netem_arguments(link: Link) -> list[str]:
@@ -234,7 +248,7 @@ def _commands(link: Link) -> dict[str, list[str]]:
     device = names.link_interface(link.name)
     commands = {
         side: ["vde_switch", "-s", f"{folder}/{side}", "-t", device, "-p", f"{folder}/{side}.pid", "-d"]
-        for side in ("a", "b")
+        for side in SIDES
     }
     commands["wire"] = [
         *["wirefilter", "--daemon", "--pidfile", f"{folder}/wire.pid", "-M", f"{folder}/wire.mgmt"],
@@ -248,7 +262,7 @@ def _ensure_wire(link: Link) -> None:
     folder, device = names.link_dir(link.stack, link.name), names.link_interface(link.name)
     commands = _commands(link)
     wire = folder / "wire.pid"
-    for side, end in zip(("a", "b"), _ends(link), strict=True):
+    for side, end in zip(SIDES, _ends(link), strict=True):
         pid_file = folder / f"{side}.pid"
         if daemons.running(pid_file, commands[side]) and device in netns.links(end.place):
             continue
