@@ -1,6 +1,7 @@
 """Is a declaration usable? Reading it, typing it, and the rules across its objects; all errors at once."""
 
 from infra.checks.load import Declaration, load, load_spec
+from infra.checks.overrides import check_overrides
 from infra.checks.problem import DeclarationError, Problem, Source
 from infra.checks.rules import ALL_RULES, check, require_valid
 from infra.checks.schema import parse_spec
@@ -12,6 +13,7 @@ __all__ = [
     "Problem",
     "Source",
     "check",
+    "check_overrides",
     "load",
     "load_spec",
     "parse_spec",

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from infra.checks import DeclarationError, Problem, check, load
-from infra.commands.arguments import add_declaration, declaration_file
+from infra.checks import DeclarationError, Problem, check, check_overrides, load
+from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.errors import ExitCode
 from infra.spec import ClusterSpec
 
@@ -22,6 +22,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         declaration = load(path)
         spec = declaration.spec
         problems = check(spec, declaration.source)
+        if stack := stack_of(path):
+            problems += check_overrides(spec, path.parent / "inventories" / stack)
     except DeclarationError as error:
         problems = list(error.problems)
     if arguments.json:

@@ -2,7 +2,8 @@
 
 import pulumi
 
-from infra.checks import DeclarationError, Source, parse_spec, require_valid
+from infra import ROOT
+from infra.checks import DeclarationError, Source, check_overrides, parse_spec, require_valid
 from infra.spec import ClusterSpec
 
 
@@ -15,6 +16,9 @@ def declared_cluster() -> ClusterSpec:
     try:
         spec = parse_spec(pulumi.Config("causeway").require_object("cluster"), source)
         warnings = require_valid(spec, source)
+        overridden = check_overrides(spec, ROOT / "inventories" / pulumi.get_stack())
+        if overridden:
+            raise DeclarationError(overridden)
     except DeclarationError as error:
         raise pulumi.RunError(str(error)) from None
     for warning in warnings:
