@@ -94,6 +94,7 @@ DRIFTS = {
     (B, "drift_watch"): (
         ("file", "/usr/local/lib/causeway/infra/drift/watch.py", "echo '# lies' >> {}"),
         ("directory", "/var/lib/prometheus/node-exporter", "rm -r {}"),
+        ("unit", "causeway-drift-watch.timer", "touch /etc/systemd/system/{}"),
     ),
 }  # fmt: skip
 TABLE = tuple(
@@ -105,13 +106,20 @@ PARTS = {
     (A, "user", "truth"): {"shell", "groups", "password"},
     (A, "unit", "truth.service"): {"active", "enabled"},
     (A, "package", "unattended-upgrades"): {"version"},
-    (A, "unit", "chrony.service"): {"active", "reload_needed"},
+    (A, "unit", "chrony.service"): {"active", "dropins"},
     (B, "unit", "truth.service"): {"dropins"},
     (B, "unit", "chrony.service"): {"active", "enabled", "load"},
     (B, "mount", "/mnt/truth"): {"fstab", "mounted"},
     (B, "package", "unattended-upgrades"): {"installed"},
+    (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
 }
 """What of one thing differs, where a line above changes several parts of it."""
+ADDED = (
+    ("listing", "/etc/profile.d", "stranger.sh"),
+    ("authorized_keys", ROOTS_KEYS, "stranger"),
+    ("authorized_keys", KEYS, "stranger"),
+    ("effective", "sshd -T", "maxsessions 3"),
+)
 NAMES = [f"{node}: {command[:60]}" for node, command, *_ in TABLE]
 Report = dict[str, Any]
 
@@ -196,6 +204,13 @@ def test_every_part_of_it_is_found(before: dict[str, Report], node: str, kind: s
     differences = [d for role in before[node]["roles"].values() for d in role["differences"]]
     parts = {part for d in differences if (d["kind"], d["key"]) == (kind, key) for part in d["found"]}
     assert parts >= PARTS[node, kind, key]
+
+
+@pytest.mark.parametrize(("kind", "key", "what"), ADDED)
+def test_what_was_added_is_named(before: dict[str, Report], kind: str, key: str, what: str) -> None:
+    differences = [d for role in before[A]["roles"].values() for d in role["differences"]]
+    found = next(d["found"] for d in differences if (d["kind"], d["key"]) == (kind, key))
+    assert what in str(found)
 
 
 def test_no_other_node_is_accused(before: dict[str, Report]) -> None:
