@@ -8,7 +8,7 @@ from infra.handoff.contract import Contract, build_contract
 from infra.handoff.resources import SshKey
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
-from infra.spec import ClusterSpec, RegionSpec
+from infra.spec import ClusterSpec, LocalProvider, RegionSpec
 
 
 class Cluster(pulumi.ComponentResource):
@@ -43,6 +43,16 @@ class Cluster(pulumi.ComponentResource):
             "stack": self.stack,
             "cidrs": {region.name: str(region.cidr) for region in local},
             "nodes": sum(len(self.plan.region_nodes(region.name)) for region in local),
+            "vm_memory_mib": self._vm_memory_mib(local),
             "link_mtu_bytes": max((link.mtu_bytes for link in self.spec.wan_links), default=0),
         }
         return Machine("machine", inputs, child)
+
+    def _vm_memory_mib(self, regions: Sequence[RegionSpec]) -> dict[str, int]:
+        return {
+            node.name: region.provider.vm_memory_mib
+            for region in regions
+            for pool in region.pools
+            if isinstance(region.provider, LocalProvider) and region.node_kind(pool) == "vm"
+            for node in self.plan.pool_nodes(region.name, pool.name)
+        }

@@ -5,10 +5,12 @@ from typing import Any
 import pulumi
 
 from infra.components.cluster import Cluster
+from infra.handoff.contract import Contract
 from infra.planning import addresses
 from infra.providers.existing.resources import ExistingNodePool
+from infra.providers.local.names import leaf_bridge
 from infra.providers.local.resources import LocalNetwork, LocalNodePool
-from infra.spec import ExistingProvider, NodePoolSpec, RegionSpec
+from infra.spec import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 
 LOCAL_SHM_GIB = 1.0
 """Shared memory of local nodes that declare none; podman's own 64 MiB are too few for NCCL to start."""
@@ -70,22 +72,45 @@ class Region(pulumi.ComponentResource):
             "mtu_bytes": self.spec.mtu_bytes,
             "peers": peers,
             "wan_gateway": str(contract.gateway_address) if contract.gateways else None,
+            **_leafs(name, cluster.contract),
         }
         opts = pulumi.ResourceOptions(parent=self, depends_on=[cluster.require_machine()])
         return LocalNetwork(f"{name}-network", inputs, opts)
 
 
 def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cluster) -> dict[str, Any]:
-    return {
-        "nodes": {node.name: str(node.address) for node in cluster.plan.pool_nodes(region.name, spec.name)},
+    planned = cluster.plan.pool_nodes(region.name, spec.name)
+    machine = cluster.require_machine()
+    inputs = {
+        "nodes": {node.name: str(node.address) for node in planned},
         "cidr": str(region.cidr),
         "gateway": str(addresses.router_address(region.cidr)),
         "mtu_bytes": region.mtu_bytes,
         "shm_gib": spec.shm_gib or LOCAL_SHM_GIB,
-        "image": cluster.require_machine().image,
+        "image": machine.image,
         "public_key": cluster.key.public_key,
         "urn": f"urn:pulumi:{cluster.stack}::{pulumi.get_project()}::{URN_TYPES}::{name}",
     }
+    fabric = {
+        node.name: {port.name: leaf_bridge(region.name, port.leaf) for port in ports}
+        for node in planned
+        if (ports := cluster.contract.hosts[node.name].fabric)
+    }
+    if fabric:
+        inputs["fabric"] = fabric
+    if isinstance(region.provider, LocalProvider) and region.node_kind(spec) == "vm":
+        memory_mib = region.provider.vm_memory_mib
+        inputs |= {"node_kind": "vm", "memory_mib": memory_mib, "image": machine.vm_image}
+    return inputs
+
+
+def _leafs(region: str, contract: Contract) -> dict[str, dict[str, list[str]]]:
+    """Each leaf's bridge → the leaf's address in every subnet that a host has on it."""
+    leafs: dict[str, set[str]] = {}
+    for host in contract.region_hosts(region):
+        for port in contract.hosts[host].fabric:
+            leafs.setdefault(leaf_bridge(region, port.leaf), set()).add(f"{port.gateway}/{port.prefix}")
+    return {"leafs": {leaf: sorted(held) for leaf, held in sorted(leafs.items())}} if leafs else {}
 
 
 def _existing_inputs(

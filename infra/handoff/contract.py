@@ -22,6 +22,7 @@ from infra.planning.wan import CongestionControl
 from infra.spec import (
     ClusterSpec,
     ExistingProvider,
+    NodeKind,
     NodePoolSpec,
     RegionSpec,
     TrafficClasses,
@@ -162,6 +163,8 @@ class PoolContract(_Part):
     region: str
     name: str
     role: str
+    node_kind: NodeKind | None = None
+    """What the nodes are where Causeway makes them; None for machines that exist already."""
     gpus: int
     gpu_model: str | None = None
     gpus_simulated: bool
@@ -377,6 +380,7 @@ def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkC
 def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
     return PoolContract(
         region=region.name,
+        node_kind=region.node_kind(pool),
         gpus_simulated=region.provider.kind == "local" and pool.gpus > 0,
-        **pool.model_dump(exclude={"count", "hosts", "nic_names"}),
+        **pool.model_dump(exclude={"count", "hosts", "nic_names", "node_kind"}),
     )

@@ -129,6 +129,9 @@ def _pool(pool: PoolContract, contract: Contract) -> dict[str, Any]:
     if pool.role == "gateway" and contract.regions[pool.region].wan_routes:
         variables["tcp_tuning_wan_routes"] = []  # gateways learn their routes from each other
         variables |= _gateway(pool.region, contract)
+    if pool.node_kind == "vm" and pool.nics and contract.regions[pool.region].fabric:
+        # Its NICs have no RDMA, and its kernel may load what stands in for it.
+        variables["roce_soft_device"] = True
     return variables
 
 

@@ -7,6 +7,7 @@ from infra.spec.region import (
     ExistingHost,
     ExistingProvider,
     LocalProvider,
+    NodeKind,
     NodePoolSpec,
     RegionSpec,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "ExistingProvider",
     "FabricSpec",
     "LocalProvider",
+    "NodeKind",
     "NodePoolSpec",
     "RegionSpec",
     "RoceSpec",

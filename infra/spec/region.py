@@ -8,13 +8,18 @@ from infra.spec.base import Address, Cidr, Float, Int, Locale, Spec, Timezone
 from infra.spec.fabric import FabricSpec
 
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
+NodeKind = Literal["container", "vm"]
 
 
 class LocalProvider(Spec):
-    """Nodes on this machine: podman containers that run systemd and sshd."""
+    """Nodes on this machine: podman containers that run systemd and sshd, or virtual machines."""
 
     kind: Literal["local"] = "local"
     """Nodes are made on this machine."""
+    node_kind: NodeKind = "container"
+    """`vm` gives each node a kernel of its own (QEMU; KVM where it works), for more time and memory."""
+    vm_memory_mib: Int = Field(default=1024, ge=512)
+    """Memory of each virtual machine."""
 
 
 class ExistingProvider(Spec):
@@ -49,6 +54,8 @@ class NodePoolSpec(Spec):
     """A DNS label of its own within the region; hosts are called `<region>-<pool>-<number>`."""
     role: PoolRole
     """What the nodes are for: decides which roles configure them."""
+    node_kind: NodeKind | None = None
+    """Containers or virtual machines, on `local` only; unset means what the region's provider says."""
     count: Int
     """Number of nodes. Changing it moves no address of another pool."""
     gpus: Int = 0
@@ -89,3 +96,9 @@ class RegionSpec(Spec):
     """The network between the region's fabric NICs."""
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
+
+    def node_kind(self, pool: NodePoolSpec) -> NodeKind | None:
+        """What a pool's nodes are; None for machines that exist already."""
+        if isinstance(self.provider, ExistingProvider):
+            return None
+        return pool.node_kind or self.provider.node_kind

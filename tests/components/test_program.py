@@ -28,7 +28,8 @@ class Answers(mocks.Mocks):
         named = args.inputs.get("nodes") or args.inputs.get("hosts")
         names = named if isinstance(named, dict) else {}
         instances = {name: {"id": f"id of {name}", "host_key": KEY} for name in names}
-        made = {"instances": instances, "public_key": "public", "private_key": "private", "image": "image:1"}
+        made = {"instances": instances, "public_key": "public", "private_key": "private"}
+        made |= {"image": "image:1", "vm_image": "/images/vm-1"}
         return f"{args.name}-id", {**args.inputs, **made, "effective": 7}
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], None]:
@@ -293,3 +294,28 @@ def test_a_bad_declaration_ends_the_program_with_every_problem(program: Program)
         program(valid)
     assert "osaka" in str(caught.value)
     assert "10.92.0.0/16" in str(caught.value), "all at once"
+
+
+def test_virtual_machines_are_made_from_their_own_image_beside_containers(program: Program) -> None:
+    cluster = changed(provider={"kind": "local", "node_kind": "vm", "vm_memory_mib": 2048})
+    cluster["regions"][0]["pools"][0]["node_kind"] = "container"
+    requests = program(cluster)
+    memory = {"tokyo-gpu-0": 2048, "tokyo-gpu-1": 2048}
+    assert inputs(requests, "machine")["vm_memory_mib"] == memory
+    gpu, control = inputs(requests, "tokyo-gpu-nodes"), inputs(requests, "tokyo-control-nodes")
+    assert (gpu["node_kind"], gpu["image"], gpu["memory_mib"]) == ("vm", "/images/vm-1", 2048)
+    assert ("node_kind" in control, control["image"]) == (False, "image:1")
+
+
+def test_fabric_ports_are_cabled_to_leafs_that_hold_their_gateways(program: Program) -> None:
+    cluster = changed(fabric={"kind": "rail_optimized", "radix": 64, "rails": 2, "link_gbps": 400})
+    cluster["regions"][0]["pools"][1] |= {"nics": 2, "nic_gbps": 400}
+    requests = program(cluster)
+    leafs = inputs(requests, "tokyo-network")["leafs"]
+    assert set(leafs) == {"leaf-0", "leaf-1"}
+    assert len({address for held in leafs.values() for address in held}) == 2
+    assert inputs(requests, "tokyo-gpu-nodes")["fabric"] == {
+        name: {"rail0": "leaf-0", "rail1": "leaf-1"} for name in ("tokyo-gpu-0", "tokyo-gpu-1")
+    }
+    assert "fabric" not in inputs(requests, "tokyo-control-nodes")
+    assert "leafs" not in inputs(requests, "shanghai-network")

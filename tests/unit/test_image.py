@@ -55,7 +55,7 @@ def test_comments_and_empty_lines_are_no_packages(recipe: Path) -> None:
 def test_full_disk_is_said_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image, "NEEDED_GIB", 1e9)
     with pytest.raises(CausewayError) as caught:
-        image._require_space(tmp_path)
+        image.require_space(tmp_path)
     assert str(tmp_path) in caught.value.message
     assert "CAUSEWAY_CACHE" in caught.value.hint
 

@@ -7,7 +7,7 @@ import pytest
 
 from infra.errors import BadInputError
 from infra.providers.local import names
-from infra.providers.local.nodes import Node
+from infra.providers.local.nodes import FabricPort, Node
 
 LONG = "l" * 63
 
@@ -17,6 +17,7 @@ LONG = "l" * 63
     [
         names.host_uplink(LONG, LONG),
         names.bridge_port(LONG, LONG),
+        names.leaf_bridge(LONG, f"{LONG}-p7-leaf-1023"),
         names.link_interface(LONG),
         names.BRIDGE,
         names.ROUTER_UPLINK,
@@ -85,7 +86,25 @@ def node(**changes: object) -> Node:
 def test_only_what_a_node_cannot_be_given_anew_is_its_definition() -> None:
     same = {"public_key": "ssh-ed25519 BBBB", "urn": "urn:b", "mtu_bytes": 9000, "shm_gib": 2.0}
     for key, value in same.items():
-        assert node(**{key: value}).definition == node().definition, key
+        assert node(**{key: value}).definition() == node().definition(), key
     different = {"image": "localhost/causeway-node:2", "address": IPv4Address("10.81.32.1"), "pool": "x"}
     for key, value in different.items():
-        assert node(**{key: value}).definition != node().definition, key
+        assert node(**{key: value}).definition() != node().definition(), key
+
+
+def test_every_cable_of_a_node_has_ends_of_its_own() -> None:
+    wired = node(fabric=(FabricPort("rail0", "leaf-0"), FabricPort("rail1", "leaf-1"))).cables
+    assert [(cable.device, cable.bridge) for cable in wired] == [
+        ("eth0", "br0"),
+        ("rail0", "leaf-0"),
+        ("rail1", "leaf-1"),
+    ]
+    assert len({cable.port for cable in wired}) == len({cable.mac for cable in wired}) == 3
+    assert all(cable.alias.split(" ")[0] == "tokyo-gpu-0" for cable in wired), "by which they are found again"
+
+
+def test_the_folder_of_a_machine_is_short_enough_for_its_sockets() -> None:
+    folder = names.vm_dir("s" * 40, LONG)
+    assert len(f"{folder}/monitor.sock") < 108
+    assert folder.is_relative_to(names.vms_dir("s" * 40))
+    assert folder != names.vm_dir("s" * 40, LONG[1:])

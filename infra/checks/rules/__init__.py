@@ -64,6 +64,7 @@ from infra.checks.rules.pools import (
     GpusAreOnGpuNodes,
     GpusPerNode,
     NicsHaveASpeed,
+    NodeKindFits,
 )
 from infra.checks.rules.rollout import WavesNameEveryRegion
 from infra.spec import ClusterSpec
@@ -87,6 +88,7 @@ ALL_RULES: tuple[Rule, ...] = (
     GpuModelIsGiven(),
     GpuModelIsKnown(),
     NicsHaveASpeed(),
+    NodeKindFits(),
     NicNamesFit(),
     FabricHasNodes(),
     FabricSpeedsAgree(),

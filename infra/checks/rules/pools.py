@@ -132,3 +132,23 @@ class NicsHaveASpeed:
                 message = f"{show(pool.nic_gbps)} Gbit/s is not one of {allowed}"
                 suggestion = closest(pool.nic_gbps, NIC_GBPS)
                 yield Problem(f"{path}.nic_gbps", message, show(pool.nic_gbps), allowed, suggestion)
+
+
+class NodeKindFits:
+    """Only nodes that Causeway makes have a kind, and WAN links end where it can put an interface."""
+
+    id: ClassVar[str] = "node-kind"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Kinds of machines that exist already, and gateways that are virtual machines."""
+        linked = {name for link in spec.wan_links for name in (link.a, link.b)}
+        for path, region, _, pool in pools(spec):
+            kind = region.node_kind(pool)
+            if pool.node_kind is not None and kind is None:
+                message = f"{show(pool.node_kind)}, but {region.name}'s machines exist already"
+                hint = "take node_kind out, or give the region provider: {kind: local}"
+                yield Problem(f"{path}.node_kind", message, show(pool.node_kind), hint=hint)
+            elif kind == "vm" and pool.role == "gateway" and region.name in linked:
+                message = f"{show(kind)}, but local WAN links end in gateways that are containers"
+                yield Problem(f"{path}.node_kind", message, show(kind), "container", "container")

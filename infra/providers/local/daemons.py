@@ -23,7 +23,11 @@ def start(starter: Sequence[str], argv: Sequence[str], pid_file: Path) -> None:
     """Run `starter`, which leaves the process `argv` behind, and wait until that is there."""
     pid_file.unlink(missing_ok=True)  # vde programs refuse to start while it exists, whoever it names
     log = pid_file.with_suffix(".log")
-    run(starter, log=log)
+    try:
+        run(starter, log=log)
+    except CausewayError as error:  # whose message repeats a command line much longer than what was said
+        said = log.read_text(errors="replace").strip() or error.message
+        raise CausewayError(f"{argv[0]} did not start: {said}", f"see {log}") from None
     deadline = time.monotonic() + START_TIMEOUT_S
     while not running(pid_file, argv):
         if time.monotonic() > deadline:

@@ -4,14 +4,15 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, ip_network
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import names, netns, nodes, wan
+from infra.providers.local import names, netns, node, vms, wan
 
 NODE_MEMORY_MIB = 64
 """What to keep for a node: 27 MiB measured idle (20 nodes, systemd and sshd), the rest for what roles run."""
@@ -39,16 +40,20 @@ class Requirements:
     stack: str
     regions: Mapping[str, IPv4Network]
     nodes: int
+    """Of every kind."""
+    vm_memory_mib: Mapping[str, int] = field(default_factory=dict)
+    """Memory of each virtual machine among the nodes, by name."""
     link_mtu_bytes: int = 0
     """The largest MTU among the WAN links between local regions; 0 without such links."""
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any]) -> "Requirements":
-        """From plain values: stack, cidrs (by region), nodes and, optionally, link_mtu_bytes."""
+        """From plain values: stack, cidrs (by region), nodes; optionally vm_memory_mib and link_mtu_bytes."""
         return cls(
             stack=inputs["stack"],
             regions={region: IPv4Network(cidr) for region, cidr in inputs["cidrs"].items()},
             nodes=int(inputs["nodes"]),
+            vm_memory_mib={name: int(size) for name, size in inputs.get("vm_memory_mib", {}).items()},
             link_mtu_bytes=int(inputs.get("link_mtu_bytes", 0)),
         )
 
@@ -70,7 +75,7 @@ def problems(requirements: Requirements) -> list[Problem]:
     """Everything that keeps this machine from holding the stack, all at once; changes nothing."""
     if os.geteuid() != 0:
         return [Problem("network namespaces and nodes need root", "run it through `./run`, or with sudo")]
-    missing = list(_missing_programs())
+    missing = list(_missing_programs(bool(requirements.vm_memory_mib)))
     if missing:
         return missing
     try:
@@ -79,28 +84,36 @@ def problems(requirements: Requirements) -> list[Problem]:
     except CausewayError as error:
         return [Problem(f"podman does not work: {error.message}", "see what `podman info` says")]
     ours = [c for c in standing if (c.get("Labels") or {}).get("causeway.stack") == requirements.stack]
-    more = max(requirements.nodes - sum(c["State"] == "running" for c in ours), 0)
+    containers = requirements.nodes - len(requirements.vm_memory_mib)
+    more = max(containers - sum(c["State"] == "running" for c in ours), 0)
     return [
         *_podman_problems(info, more),
         *_kernel_problems(requirements),
         *_memory_problems(requirements, more),
+        *_vm_memory_problems(requirements, more),
         *_subnet_problems(requirements),
         *_checkout_problems(requirements.stack, ours),
     ]
 
 
 def capacity(standing: int = 0) -> int:
-    """How many nodes this machine's free memory holds, counting `standing` ones that run already."""
+    """How many containers this machine's free memory holds, counting `standing` ones that run already."""
+    return standing + max(_free_mib() // NODE_MEMORY_MIB, 0)
+
+
+def _free_mib() -> int:
+    """Memory that nodes may take."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    available_mib = int(fields["MemAvailable"].split()[0]) // 1024
-    return standing + max((available_mib - HOST_MEMORY_MIB) // NODE_MEMORY_MIB, 0)
+    return int(fields["MemAvailable"].split()[0]) // 1024 - HOST_MEMORY_MIB
 
 
-def _missing_programs() -> Iterator[Problem]:
+def _missing_programs(with_vms: bool) -> Iterator[Problem]:
     programs = {"ip": "iproute2", "tc": "iproute2", "nft": "nftables", "nsenter": "util-linux"}
     programs |= {"podman": "podman"}
     if shutil.which("tc") and shutil.which("unshare") and wan.supported_engine() == "wirefilter":
         programs |= {"vde_switch": "vde2", "wirefilter": "vde2"}
+    if with_vms:
+        programs |= {vms.PROGRAM: "qemu-system-x86", "qemu-img": "qemu-utils", "mkfs.ext4": "e2fsprogs"}
     for program, package in programs.items():
         if shutil.which(program) is None:
             yield Problem(
@@ -131,7 +144,7 @@ def _kernel_problems(requirements: Requirements) -> Iterator[Problem]:
             yield Problem(
                 f"{key} is {value}; {requirements.nodes} nodes need {least}", f"`sysctl -w {key}={least}`"
             )
-    if not nodes.nameservers():
+    if not node.nameservers():
         yield Problem(
             "every name server in /etc/resolv.conf is a loopback address, which nodes cannot reach",
             "name one that the network provides in /etc/resolv.conf",
@@ -146,12 +159,28 @@ def _kernel_problems(requirements: Requirements) -> Iterator[Problem]:
 
 
 def _memory_problems(requirements: Requirements, more: int) -> Iterator[Problem]:
-    fits = capacity(requirements.nodes - more)
-    if more and requirements.nodes > fits:
+    containers = requirements.nodes - len(requirements.vm_memory_mib)
+    fits = capacity(containers - more)
+    if more and containers > fits:
         yield Problem(
-            f"{requirements.nodes} nodes are declared, and this machine's free memory holds {fits} "
+            f"{containers} nodes are declared, and this machine's free memory holds {fits} "
             f"({NODE_MEMORY_MIB} MiB each)",
             "declare fewer nodes, or use a larger machine; `causeway plan` needs none",
+        )
+
+
+def _vm_memory_problems(requirements: Requirements, more: int) -> Iterator[Problem]:
+    """Machines that run already have their memory; `more` containers get theirs first."""
+    running = vms.running(requirements.stack)
+    new = sorted(mib for name, mib in requirements.vm_memory_mib.items() if name not in running)
+    free_mib = _free_mib() - more * NODE_MEMORY_MIB
+    fit = sum(total <= free_mib for total in accumulate(mib + vms.OVERHEAD_MIB for mib in new))
+    if fit < len(new):
+        declared = len(requirements.vm_memory_mib)
+        yield Problem(
+            f"{declared} virtual machines are declared, and this machine's free memory holds "
+            f"{declared - len(new) + fit} ({new[-1]} MiB each, and {vms.OVERHEAD_MIB} MiB for QEMU)",
+            "declare fewer of them, a smaller vm_memory_mib, or node_kind: container for some pools",
         )
 
 

@@ -69,23 +69,30 @@ def ensure_image(progress: Progress) -> str:
     tag = image_tag()
     if _exists(tag):
         return tag
-    tar = _images_dir() / f"{image_hash()}.tar"
-    with _locked(tar.with_suffix(".lock"), progress):
-        if _exists(tag):
-            return tag
+    tar = ensure_tar(progress)
+    with locked(tar.with_suffix(".lock"), progress):
+        if not _exists(tag):
+            progress(f"node image: importing {tag}")
+            changes = [word for change in CHANGES for word in ("--change", change)]
+            run(["podman", "import", "--quiet", *changes, str(tar), tag], timeout_s=BUILD_LIMIT_S)
+    return tag
+
+
+def ensure_tar(progress: Progress) -> Path:
+    """Return the tar file of a node's root, building it where it is missing; raises as `ensure_image`."""
+    tar = images_dir() / f"{image_hash()}.tar"
+    with locked(tar.with_suffix(".lock"), progress):
         if not tar.exists():
-            _require_space(tar.parent, SCRATCH)
+            require_space(tar.parent, SCRATCH)
             progress(
                 f"node image: installing {len(packages())} packages of Debian {SUITE} (once; about 40 s)"
             )
             _build(tar)
-        progress(f"node image: importing {tag}")
-        changes = [word for change in CHANGES for word in ("--change", change)]
-        run(["podman", "import", "--quiet", *changes, str(tar), tag], timeout_s=BUILD_LIMIT_S)
-    return tag
+    return tar
 
 
-def _images_dir() -> Path:
+def images_dir() -> Path:
+    """Where the cache that all checkouts share keeps images."""
     cache = Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")
     directory = cache / "images"
     directory.mkdir(parents=True, exist_ok=True)
@@ -96,7 +103,8 @@ def _exists(tag: str) -> bool:
     return bool(run(["podman", "images", "--quiet", "--filter", f"reference={tag}"]).strip())
 
 
-def _require_space(*directories: Path) -> None:
+def require_space(*directories: Path) -> None:
+    """Raise CausewayError for the first of these folders that has too little room to build an image."""
     for directory in directories:
         free_gib = shutil.disk_usage(directory).free / GIB
         if free_gib < NEEDED_GIB:
@@ -129,7 +137,7 @@ def _build(tar: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path, progress: Progress) -> Iterator[None]:
+def locked(path: Path, progress: Progress) -> Iterator[None]:
     """Hold an exclusive lock on `path`; a second builder waits for the first and then finds its image."""
     with path.open("w") as handle:
         try:

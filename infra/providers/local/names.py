@@ -13,12 +13,16 @@ from infra.errors import BadInputError
 from infra.planning import addresses
 
 RUN_DIR = Path("/run/causeway")
+VM_DIR = Path("/var/lib/causeway/vms")
+"""Disks of virtual machines: they outlive a boot of the host, as containers do."""
 NETNS_DIR = Path("/run/netns")
 CHECKOUT = ROOT
 
 UPLINK_NETWORK = addresses.UPLINK_NETWORK
 
 BRIDGE = "br0"
+LEAF_MTU_BYTES = 9216
+"""What the ports of leafs take; the hosts' MTU is theirs to set."""
 ROUTER_UPLINK = "up0"
 NODE_INTERFACE = "eth0"
 UPLINK_PREFIX = "cwu"
@@ -79,9 +83,14 @@ def uplink_alias(stack: str, region: str) -> str:
     return f"causeway stack={stack} region={region}"
 
 
-def bridge_port(stack: str, name: str) -> str:
-    """A node's port on its region's bridge."""
-    return "n" + short_hash(stack, name)
+def bridge_port(stack: str, *words: str) -> str:
+    """A node's port on its region's bridge or, with a fabric port's name, on a leaf."""
+    return "n" + short_hash(stack, *words)
+
+
+def leaf_bridge(region: str, leaf: str) -> str:
+    """The bridge that stands for a leaf of the fabric: `tokyo-leaf-3` → `leaf-3`."""
+    return leaf.removeprefix(f"{region}-")
 
 
 def link_interface(link: str) -> str:
@@ -109,9 +118,23 @@ def netns_marker(stack: str, netns: str) -> Path:
 
 
 def link_dir(stack: str, link: str) -> Path:
-    """Process ids and sockets of a WAN link; hashed where the sockets' paths would grow too long."""
-    plain = stack_dir(stack) / "links" / link
-    return plain if len(str(plain)) <= 80 else plain.with_name(short_hash(stack, link))
+    """Process ids and sockets of a WAN link."""
+    return _short_enough(stack_dir(stack) / "links" / link, stack)
+
+
+def vms_dir(stack: str) -> Path:
+    """Where the virtual machines of a stack have their folders."""
+    return VM_DIR / check_stack(stack)
+
+
+def vm_dir(stack: str, node_name: str) -> Path:
+    """Disk, keys, console and monitor of a virtual machine."""
+    return _short_enough(vms_dir(stack) / node_name, stack)
+
+
+def _short_enough(folder: Path, stack: str) -> Path:
+    """The folder, its name hashed where the paths of sockets in it would grow too long."""
+    return folder if len(str(folder)) <= 80 else folder.with_name(short_hash(stack, folder.name))
 
 
 def prune(folder: Path) -> None:

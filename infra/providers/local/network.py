@@ -15,6 +15,7 @@ from infra.process import run
 from infra.providers.local import names, netns
 
 UPLINK_MTU_BYTES = 1500
+LEAF_ALIAS = "fabric leaf"
 LAST_RESORT = 4_000_000_000
 """Metric of the "unreachable" routes to other regions: any WAN link's route comes before it."""
 
@@ -42,6 +43,14 @@ FORWARD_ADMISSION = tuple(
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A leaf of the region's fabric: a bridge that holds the leaf's address in each of its subnets."""
+
+    bridge: str
+    addresses: tuple[IPv4Interface, ...]
+
+
+@dataclass(frozen=True)
 class RegionNetwork:
     """One region's network on this machine; the router holds the range's first address."""
 
@@ -51,6 +60,8 @@ class RegionNetwork:
     mtu_bytes: int
     wan_gateway: IPv4Address | None = None
     """Where traffic for other regions goes, when gateway nodes hold the WAN links."""
+    leafs: tuple[Leaf, ...] = ()
+    """The fabric, which the namespace routes between as spines would; nothing else reaches it."""
 
     @property
     def router(self) -> str:
@@ -81,6 +92,7 @@ def ensure(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
         netns.sysctl(None, "net.ipv4.ip_forward", "1")
         netns.sysctl(net.router, "net.ipv4.ip_forward", "1")
         _bridge(net)
+        _leafs(net)
         # Nodes would remember a redirect past the address that gateways hand from one to the other.
         for where in ("all", names.BRIDGE):
             netns.sysctl(net.router, f"net.ipv4.conf.{where}.send_redirects", "0")
@@ -103,6 +115,10 @@ def inspect(net: RegionNetwork) -> NetworkState:
         return NetworkState(False, f"the bridge in {net.router} does not carry {net.gateway}")
     if bridge["mtu"] != net.mtu_bytes:
         return NetworkState(False, f"the bridge's MTU is {bridge['mtu']} bytes, not {net.mtu_bytes}")
+    for leaf in net.leafs:
+        found = netns.addresses(inner[leaf.bridge]) if leaf.bridge in inner else []
+        if set(found) != {str(address) for address in leaf.addresses}:
+            return NetworkState(False, f"the leaf {leaf.bridge} in {net.router} is gone or changed")
     if device not in outer or names.ROUTER_UPLINK not in inner:
         return NetworkState(False, f"the uplink {device} is gone")
     if not netns.read(None, "-4", "route", "show", str(net.cidr), "dev", device):
@@ -150,6 +166,24 @@ def _bridge(net: RegionNetwork) -> None:
         lines.append(f"link add {names.BRIDGE} address {address} type bridge")
     lines += netns.set_addresses(link, names.BRIDGE, str(net.gateway))
     lines.append(f"link set {names.BRIDGE} mtu {net.mtu_bytes} up")
+    netns.batch(net.router, lines)
+
+
+def _leafs(net: RegionNetwork) -> None:
+    """A bridge per leaf; those of a fabric that is declared no longer go."""
+    present = netns.links(net.router)
+    wanted = {leaf.bridge for leaf in net.leafs}
+    ours = [name for name, link in present.items() if link.get("ifalias") == LEAF_ALIAS]
+    lines = [f"link del {name}" for name in ours if name not in wanted]
+    for leaf in net.leafs:
+        if leaf.bridge not in present:
+            address = names.mac(net.stack, net.region, leaf.bridge)
+            lines.append(f"link add {leaf.bridge} address {address} type bridge")
+        held = netns.addresses(present[leaf.bridge]) if leaf.bridge in present else []
+        addresses = [str(address) for address in leaf.addresses]
+        lines += [f"addr del {address} dev {leaf.bridge}" for address in held if address not in addresses]
+        lines += [f"addr add {address} dev {leaf.bridge}" for address in addresses if address not in held]
+        lines.append(f'link set {leaf.bridge} mtu {names.LEAF_MTU_BYTES} alias "{LEAF_ALIAS}" up')
     netns.batch(net.router, lines)
 
 
@@ -225,6 +259,10 @@ def _router_rules(net: RegionNetwork, peers: Sequence[IPv4Network]) -> str:
     return f"""{table}
 delete {table}
 {table} {{
+  chain forward {{
+    type filter hook forward priority 0; policy accept;
+{_fabric_rules(net)}
+  }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
     ip daddr {{ {inside} }} accept
@@ -232,6 +270,14 @@ delete {table}
   }}
 }}
 """
+
+
+def _fabric_rules(net: RegionNetwork) -> str:
+    """A fabric is joined to no other network."""
+    if not net.leafs:
+        return ""
+    leafs = "{ " + ", ".join(f'"{leaf.bridge}"' for leaf in net.leafs) + " }"
+    return f"    iifname {leafs} oifname != {leafs} drop\n    iifname != {leafs} oifname {leafs} drop"
 
 
 def _has_table(where: str | None, family: str) -> bool:

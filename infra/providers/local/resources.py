@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.providers.local import host, image, network, nodes, wan
+from infra.providers.local import host, image, network, nodes, vm_image, vms, wan
 
 
 def say(line: str) -> None:
@@ -15,23 +15,31 @@ def say(line: str) -> None:
 
 
 class MachineLifecycle(Lifecycle):
-    """This machine: found able to hold the stack before anything is created, and the node image."""
+    """This machine: found able to hold the stack before anything is created, and the images of its nodes."""
 
-    outputs = ("image",)
+    outputs = ("image", "vm_image")
 
     def identity(self, inputs: Properties) -> str:
         """One per stack."""
         return f"machine/{inputs['stack']}"
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
-        """Refuse with every reason at once, or build the image."""
-        host.require(host.Requirements.of(inputs))
-        return {"image": image.ensure_image(say)}
+        """Refuse with every reason at once, or build the images that nodes are made from."""
+        requirements = host.Requirements.of(inputs)
+        host.require(requirements)
+        made = {"image": image.ensure_image(say), "vm_image": ""}
+        if requirements.vm_memory_mib:
+            folder = vm_image.ensure_image(say)
+            say(f"virtual machines run under {vms.accelerator_for(folder).upper()}")
+            made["vm_image"] = str(folder)
+        return made
 
     def observe(self, properties: Properties) -> list[str]:
-        """A changed package list asks for another image."""
-        wanted = image.image_tag()
-        return [] if properties["image"] == wanted else [f"the node image is now {wanted}"]
+        """A changed recipe asks for another image."""
+        wanted = {"image": image.image_tag()}
+        if properties.get("vm_image"):
+            wanted["vm_image"] = str(vm_image.image_dir())
+        return [f"the node image is now {tag}" for key, tag in wanted.items() if properties[key] != tag]
 
     def remove(self, properties: Properties) -> None:
         """The image stays: it is a cache that all stacks share."""
@@ -41,6 +49,8 @@ class Machine(Managed, module="causeway", name="Machine"):
     """This machine as the ground under a stack's local nodes."""
 
     image: pulumi.Output[str]
+    vm_image: pulumi.Output[str]
+    """"" where no virtual machine is declared."""
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(MachineLifecycle, name, inputs, opts)
@@ -78,7 +88,7 @@ class LocalNetwork(Managed, module="causeway", name="LocalNetwork"):
 
 
 class NodePoolLifecycle(Lifecycle):
-    """The container nodes of one pool. Does its own concurrency; Pulumi sees one resource."""
+    """The nodes of one pool. Does its own concurrency; Pulumi sees one resource."""
 
     outputs = ("instances",)
     replace_on = ("stack", "region", "pool")
@@ -116,7 +126,7 @@ class NodePoolLifecycle(Lifecycle):
 
 
 class LocalNodePool(Managed, module="causeway", name="LocalNodePool"):
-    """A pool of container nodes."""
+    """A pool of nodes: containers or virtual machines."""
 
     instances: pulumi.Output[dict[str, Any]]
 
@@ -163,6 +173,10 @@ def _network(inputs: Properties) -> network.RegionNetwork:
         cidr=IPv4Network(inputs["cidr"]),
         mtu_bytes=int(inputs["mtu_bytes"]),
         wan_gateway=IPv4Address(gateway) if gateway else None,
+        leafs=tuple(
+            network.Leaf(bridge, tuple(map(IPv4Interface, addresses)))
+            for bridge, addresses in inputs.get("leafs", {}).items()
+        ),
     )
 
 
@@ -178,9 +192,17 @@ def _nodes(inputs: Properties) -> list[nodes.Node]:
         "public_key": inputs["public_key"],
         "urn": inputs["urn"],
         "shm_gib": inputs["shm_gib"],
+        "kind": inputs.get("node_kind", "container"),
+        "memory_mib": int(inputs.get("memory_mib", 0)),
     }
+    fabric = inputs.get("fabric", {})
     return [
-        nodes.Node(name=name, address=IPv4Address(address), **shared)
+        nodes.Node(
+            name=name,
+            address=IPv4Address(address),
+            fabric=tuple(nodes.FabricPort(port, leaf) for port, leaf in fabric.get(name, {}).items()),
+            **shared,
+        )
         for name, address in inputs["nodes"].items()
     ]
 

@@ -8,7 +8,7 @@ import json
 import shutil
 
 from infra.process import run
-from infra.providers.local import daemons, names, netns, network, nodes
+from infra.providers.local import containers, daemons, names, netns, network, vms
 
 
 def leftovers(stack: str) -> list[str]:
@@ -16,6 +16,7 @@ def leftovers(stack: str) -> list[str]:
     folder = names.stack_dir(stack)
     return [
         *[f"container {name}" for name in _containers(stack)],
+        *[f"virtual machine {name}" for name in vms.standing(stack)],
         *[f"process {pid} of a WAN link" for pid in daemons.processes(folder)],
         *[f"network namespace {name}" for name in netns.owned(stack)],
         *[f"uplink {names.host_uplink(stack, region)} of {region}" for region in network.uplinks(stack)],
@@ -29,17 +30,15 @@ def sweep(stack: str) -> list[str]:
     With the last stack the host's nft table goes, too. Nodes lose their data: this is the end of a stack.
     """
     found = leftovers(stack)
-    containers = _containers(stack)
-    if containers:
-        run(
-            ["podman", "rm", "--force", "--ignore", "--time=0", *containers],
-            timeout_s=60 + 2 * len(containers),
-        )
+    made = _containers(stack)
+    if made:
+        run(["podman", "rm", "--force", "--ignore", "--time=0", *made], timeout_s=60 + 2 * len(made))
+    vms.remove_all(stack)
     daemons.stop_all(names.stack_dir(stack))
     regions = set(network.uplinks(stack))
     for namespace, note in netns.owned(stack).items():
         if note.get("kind") == "node":
-            nodes.unwire(stack, note["node"])
+            containers.unwire(stack, note["node"])
         elif note.get("kind") == "router":
             regions.add(note["region"])
         else:  # a link's; or one without a note, in which nothing is

@@ -1,0 +1,29 @@
+#!/bin/sh
+# Runs inside the root of a container node's image and turns it into a virtual machine's: a kernel of its own, and
+# nothing held back for the sake of a host. vm_image.py hashes this file, so a change here makes a new image.
+set -eu
+
+# What setup.sh keeps from a container, a machine has to itself.
+find /etc/systemd/system -maxdepth 1 -lname /dev/null -delete
+find /etc/sysctl.d -lname /dev/null -delete
+systemctl disable --quiet host-sysctl-guard.service
+rm /etc/systemd/system/host-sysctl-guard.service /etc/systemd/system.conf.d/10-container-node.conf \
+  /etc/systemd/journald.conf.d/10-container-node.conf
+
+# The provider names the interfaces and addresses the first one, by credentials that networkd's generator reads.
+systemctl enable --quiet systemd-networkd.service
+
+# Only what it takes to find the root file system: unpacking an initramfs of all drivers costs seconds at every boot.
+mkdir -p /etc/initramfs-tools/conf.d
+printf 'MODULES=list\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
+printf '%s\n' virtio_pci virtio_blk ext4 >/etc/initramfs-tools/modules
+printf '/dev/vda / ext4 defaults,errors=remount-ro 0 1\n' >/etc/fstab
+
+export DEBIAN_FRONTEND=noninteractive
+install='apt-get install --yes --quiet=2 --no-install-recommends -o Dpkg::Options::=--force-unsafe-io
+  linux-image-amd64 initramfs-tools zstd'
+# The lists in the image may be older than the mirror.
+$install || { apt-get update --quiet=2 && $install; }
+apt-get clean
+# What mmdebstrap copies from the host; a node gets its own at its first boot.
+rm -f /etc/hostname /etc/resolv.conf

@@ -1,0 +1,88 @@
+"""The image every virtual machine of this machine starts from: the container nodes' root with a kernel.
+
+`ensure_image` returns a folder of the cache with `root.ext4`, `vmlinuz`, `initrd` and `build`, a word that no
+other build has: disks are overlays of one particular `root.ext4`. The folder's name carries a hash of all the
+image is made of.
+
+`python -m infra.providers.local.vm_image` prints the folder.
+"""
+
+import hashlib
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+from infra.errors import CausewayError
+from infra.process import run
+from infra.providers.local import image
+
+RECIPE = image.RECIPE / "vm.sh"
+DISK_GIB = 16
+"""Size of a node's disk; it takes what the node writes."""
+KERNEL, INITRD, ROOT, BUILD = "vmlinuz", "initrd", "root.ext4", "build"
+FILE_SYSTEM = (
+    # All of a new sparse file reads as zeros: the kernel need not clear inode tables behind the node's back.
+    *("mkfs.ext4", "-q", "-F", "-L", "root", "-E", "lazy_itable_init=1,assume_storage_prezeroed=1"),
+)
+
+
+def image_dir() -> Path:
+    """The folder that the image of this checkout has, whether it exists or not."""
+    digest = hashlib.sha256(f"{image.image_hash()} {DISK_GIB} {FILE_SYSTEM}\0".encode() + RECIPE.read_bytes())
+    return image.images_dir() / f"vm-{digest.hexdigest()[:12]}"
+
+
+def ensure_image(progress: image.Progress) -> Path:
+    """Return the folder of the image, building it first where it is missing.
+
+    Raises CausewayError when the disk is too full, or a tool is missing or fails.
+    """
+    folder = image_dir()
+    with image.locked(folder.with_suffix(".lock"), progress):
+        if not folder.exists():
+            base = image.ensure_tar(progress)
+            image.require_space(folder.parent, image.SCRATCH)
+            progress("image of virtual machines: installing the kernel (once; about 40 s)")
+            part = folder.with_suffix(".part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            _build(base, part)
+            part.rename(folder)
+    return folder
+
+
+def _build(base: Path, folder: Path) -> None:
+    root = folder / "root"
+    quoted = shlex.quote(str(base))
+    command = [
+        *("mmdebstrap", "--quiet", "--mode=root", "--variant=custom", "--format=directory"),
+        "--skip=update,cleanup/apt/lists",
+        f"--setup-hook=mmtarfilter '--path-exclude=/dev/*' < {quoted} | tar -C \"$1\" -x --warning=none",
+        f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(RECIPE))}',
+        *("", str(root)),
+    ]
+    hint = "check that http://deb.debian.org/debian/ answers"
+    run(command, hint=hint, timeout_s=image.BUILD_LIMIT_S, env={"TMPDIR": str(image.SCRATCH)})
+    for name, link in ((KERNEL, "vmlinuz"), (INITRD, "initrd.img")):
+        shutil.copy(root / (root / link).readlink(), folder / name)
+    disk = folder / ROOT
+    run(["truncate", f"--size={DISK_GIB}G", str(disk)])
+    run([*FILE_SYSTEM, "-d", str(root), str(disk)], timeout_s=image.BUILD_LIMIT_S)
+    shutil.rmtree(root)
+    (folder / BUILD).write_text(uuid4().hex)
+
+
+def main() -> int:
+    """Print the folder of the image, building it first where needed; progress goes to stderr."""
+    try:
+        print(ensure_image(lambda line: print(line, file=sys.stderr, flush=True)))
+    except CausewayError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
