@@ -94,10 +94,16 @@ def _replace_other_kinds(record: RoleRecord, claim: Claim) -> None:
 
 
 def plain_arguments(fields: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's final arguments: as given, completed by what the module says it was called with."""
+    """A task's final arguments: as given, completed by what the module says it was called with.
+
+    In a loop Ansible hands over what was given before it filled in the item; the module knows better.
+    """
     given = {k: v for k, v in (fields.get("args") or {}).items() if not k.startswith(INTERNAL)}
     invoked = (result.get("invocation") or {}).get("module_args") or {}
-    return {**invoked, **given} if isinstance(invoked, Mapping) else given
+    if not isinstance(invoked, Mapping):
+        return given
+    final = {k: v for k, v in given.items() if k not in invoked or "{{" not in str(v)}
+    return {**invoked, **final}
 
 
 def as_json(record: RoleRecord) -> dict[str, Any]:

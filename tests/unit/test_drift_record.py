@@ -194,6 +194,12 @@ def test_arguments_are_those_given_completed_by_those_the_module_saw() -> None:
     assert plain_arguments(fields, result) == {"dest": "/etc/x", "mode": "0644"}
 
 
+def test_in_a_loop_the_module_knows_the_arguments() -> None:
+    fields = {"args": {"name": "wg-quick@{{ item }}.service", "state": "started"}}
+    result = {"invocation": {"module_args": {"name": "wg-quick@wg-sea.service", "state": "started"}}}
+    assert plain_arguments(fields, result)["name"] == "wg-quick@wg-sea.service"
+
+
 def test_every_kind_that_can_be_recorded_can_be_probed() -> None:
     assert set(ASPECTS) == set(KINDS)
 
