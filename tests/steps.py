@@ -56,7 +56,7 @@ QUICK = (
 QUICK_TESTS = ("unit", "components", "golden", "repo")
 # Everything else that runs stands on it.
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, alone=True)
-MEASURING = ("test_local_engine",)
+MEASURING = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them."""
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
 
