@@ -162,7 +162,8 @@ def _fabric_text(plan: fabric.FabricPlan) -> str:
     larger = shape.next_step()
     if larger:
         step = _next_step(shape, larger)
-        more = ", ".join(f"{step[f'more_{what}']:,} {what}" for what in ("leafs", "spines", "cores"))
+        added = {what: step[f"more_{what}s"] for what in ("leaf", "spine", "core")}
+        more = ", ".join(f"{number:,} {what}{'s' * (number > 1)}" for what, number in added.items() if number)
         lines.append(f"  more than {shape.full:,} nodes take {more} more, for up to {larger.nodes:,}")
     return "\n".join(lines)
 
