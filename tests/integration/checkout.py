@@ -112,6 +112,12 @@ class Checkout:
         """Node name → container ID of every node of the stack that has ever run, read from podman."""
         return containers(self.stack)
 
+    def measured(self, expect: int = 0) -> dict[str, Any]:
+        """What `wan measure` found between tokyo and shanghai."""
+        text = self.run("exec", "causeway", "wan", "measure", self.stack, "--json", expect=expect)
+        found = json.loads(text[text.index("{") : text.rindex("}") + 1])
+        return dict(found["tokyo"]["shanghai"])
+
     def on_node(self, node: str, *argv: str) -> str:
         """What a command printed in a node, by podman: the nodes' own sshd may be what is tested."""
         return said("podman", "exec", f"cw-{self.stack}-{node}", *argv)

@@ -70,16 +70,9 @@ def test_a_changed_time_zone_reaches_the_nodes_of_its_region_and_no_others(check
     assert checkout.configured()[len(runs) :] == [{"tokyo-control-0", "tokyo-gpu-0"}]
 
 
-def measured(checkout: Checkout, expect: int) -> dict[str, Any]:
-    """What `wan measure` found between tokyo and shanghai."""
-    text = checkout.run("exec", "causeway", "wan", "measure", checkout.stack, "--json", expect=expect)
-    found: dict[str, Any] = json.loads(text[text.index("{") : text.rindex("}") + 1])["tokyo"]["shanghai"]
-    return found
-
-
 @pytest.mark.usefixtures("standing")
 def test_the_wan_is_measured_with_both_congestion_controls(checkout: Checkout) -> None:
-    found = measured(checkout, expect=0)
+    found = checkout.measured()
     declared = found["declared"]
     assert found["mtu_bytes"] == declared["mtu_bytes"] == 1500
     assert declared["rtt_ms"] == 20
@@ -96,7 +89,7 @@ def test_a_missing_iperf3_fails_the_measurement_and_not_the_stack(checkout: Chec
     tool, away = "/usr/bin/iperf3", "/usr/bin/iperf3.away"
     checkout.on_node("tokyo-control-0", "mv", tool, away)
     try:
-        found = measured(checkout, expect=1)
+        found = checkout.measured(expect=1)
         assert found["lacking"] == "no iperf3 on tokyo-control-0: install it (apt-get install iperf3)"
         assert found["rtt_ms"] >= 20
         assert found["configured"] is None

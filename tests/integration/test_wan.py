@@ -21,6 +21,8 @@ from tests.integration.checkout import Checkout, region, wait_for
 
 LOADED = 1.3
 """How much longer than idle a management packet's round trip may take when the link is full."""
+CARRIED, BETTER = 0.75, 5
+"""What one flow with the planned congestion control has: of the link's rate, and times the other's rate."""
 FAILOVER_S = 5.0
 PING_EVERY_S = 0.1
 SOURCE, TARGET = "tokyo-control-0", "shanghai-control-0"
@@ -112,6 +114,16 @@ def test_the_primary_carries_the_traffic_and_the_backup_stands_by(standing: Chec
     assert len(said["peers"]) == 2
     found = replies(pings(standing, 20))
     assert 68 <= median(list(found.values())) < 90, "the primary's round trip, not the tunnel's"
+
+
+def test_the_planned_congestion_control_carries_what_the_other_does_not(standing: Checkout) -> None:
+    goes_by(standing, "wan-trans-sea")
+    found = standing.measured()
+    configured, other = found["configured"], found["other"]
+    assert (configured["congestion_control"], other["congestion_control"]) == ("bbr", "cubic")
+    assert configured["mbps"] >= CARRIED * found["declared"]["bandwidth_mbps"]
+    assert configured["mbps"] >= BETTER * other["mbps"]
+    assert found["mtu_bytes"] == 1500
 
 
 def test_a_full_link_lets_management_through(standing: Checkout) -> None:
