@@ -32,7 +32,7 @@ PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
 RANGES = tuple(IPv4Network("10.208.0.0/12").subnets(new_prefix=16))
 PATIENCE_S = 1500
 """For one command: the machine may be busy with other tests."""
-STANDING = ("conmon", "vde_switch", "wirefilter")
+STANDING = ("conmon", "vde_switch", "wirefilter", "qemu-system-x86")
 PREPARED = re.compile(r"^(PULUMI|ANSIBLE|MOLECULE)_|^(PYTHONPATH|VIRTUAL_ENV|CONTAINERS_CONF)$")
 """What `./run` sets: a test's own call of `./run` starts without it, as a user's does."""
 
@@ -121,6 +121,10 @@ class Checkout:
     def on_node(self, node: str, *argv: str) -> str:
         """What a command printed in a node, by podman: the nodes' own sshd may be what is tested."""
         return said("podman", "exec", f"cw-{self.stack}-{node}", *argv)
+
+    def ssh(self, node: str, *argv: str) -> str:
+        """What a command printed in a node, by SSH as a user would: the only way into a virtual machine."""
+        return said("ssh", "-F", str(self.files / "ssh" / "config"), node, *argv)
 
     def configured(self) -> list[set[str]]:
         """The hosts that every run of the roles so far went over, in order; no host for a killed run."""

@@ -58,7 +58,7 @@ def _build(base: Path, folder: Path) -> None:
     quoted = shlex.quote(str(base))
     command = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=custom", "--format=directory"),
-        "--skip=update,cleanup/apt/lists",
+        "--skip=update,cleanup/apt",
         f"--setup-hook=mmtarfilter '--path-exclude=/dev/*' < {quoted} | tar -C \"$1\" -x --warning=none",
         f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(RECIPE))}',
         *("", str(root)),

@@ -1,0 +1,117 @@
+"""Virtual machines as nodes: what stands, what only a kernel of one's own can show, and what faults leave."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+from subprocess import CalledProcessError
+from typing import Any
+
+import pytest
+
+from infra.providers.local import daemons, names, netns, nodes, sweep, vms
+from tests.integration.checkout import Checkout, commit, two_regions, wait_for
+
+A, B, CONTAINER = "tokyo-gpu-0", "tokyo-gpu-1", "tokyo-control-0"
+RAILS = ("rail0", "rail1")
+FABRIC = {"kind": "rail_optimized", "radix": 64, "rails": len(RAILS), "link_gbps": 400}
+BOOT_S = 900
+"""Without KVM, beside other tests."""
+
+
+@pytest.fixture(scope="module")
+def machines(checkout: Checkout) -> Checkout:
+    """Tokyo: a container, and two virtual machines on a fabric of two rails. Shanghai: a container."""
+    cluster = two_regions(checkout)
+    tokyo = cluster["regions"][0]
+    tokyo["fabric"] = FABRIC
+    tokyo["pools"][1] |= {"count": 2, "node_kind": "vm", "nics": len(RAILS)}
+    checkout.declare(cluster)
+    commit(checkout.folder)
+    checkout.up()
+    return checkout
+
+
+def process_of(checkout: Checkout, node: str) -> list[int]:
+    return daemons.processes(names.vm_dir(checkout.stack, node) / vms.PID)
+
+
+def instance_of(checkout: Checkout, node: str) -> str:
+    return nodes.inspect(checkout.stack, "tokyo", "gpu")[node].instance_id
+
+
+def boot_of(checkout: Checkout, node: str) -> str:
+    """Which boot a node is in; "" while it does not answer."""
+    with suppress(CalledProcessError):
+        return checkout.ssh(node, "cat", "/proc/sys/kernel/random/boot_id")
+    return ""
+
+
+def verdicts(checkout: Checkout, host: str) -> dict[tuple[str, str], str]:
+    """(role, check) → verdict of the verification that `up` ended with."""
+    checks: list[dict[str, Any]] = json.loads((checkout.files / "verification.json").read_text())["checks"]
+    return {(check["role"], check["name"]): check["verdict"] for check in checks if check["host"] == host}
+
+
+def test_machines_and_containers_stand_side_by_side(machines: Checkout) -> None:
+    for node in (A, B):
+        assert machines.ssh(node, "systemd-detect-virt", "--vm") in ("qemu", "kvm")
+        assert machines.ssh(node, "hostname") == node
+        links = json.loads(machines.ssh(node, "ip", "-j", "link", "show"))
+        assert {"eth0", *RAILS} <= {link["ifname"] for link in links}
+    address = machines.ssh(A, "ip -4 -br addr show eth0").split()[2].split("/")[0]
+    assert "1 received" in machines.on_node(CONTAINER, "ping", "-c", "1", "-W", "5", address)
+
+
+def test_what_a_container_cannot_have_is_effective_in_a_machine(machines: Checkout) -> None:
+    shared = verdicts(machines, CONTAINER)
+    lacking = {check for check, verdict in shared.items() if verdict == "unsupported"}
+    for node in (A, B):
+        found = verdicts(machines, node)
+        assert {check for check in lacking if found[check] != "effective"} == set()
+    said = " ".join(name for _, name in lacking)
+    for words in ("net.core", "default_qdisc", "locked memory", "clock"):
+        assert words in said, f"{words}: now proven in a container as well?"
+    print("effective in machines alone:", *sorted(f"{role}: {name}" for role, name in lacking), sep="\n  ")
+
+
+def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
+    before, process, instance = (
+        boot_of(machines, A),
+        process_of(machines, A),
+        instance_of(machines, A),
+    )
+    with suppress(CalledProcessError):  # the connection may end before the command does
+        machines.ssh(A, "systemctl", "reboot")
+    wait_for(lambda: boot_of(machines, A) not in ("", before), "the machine is back", BOOT_S)
+    machines.ssh(A, "systemctl is-system-running --wait || true")
+    assert (process_of(machines, A), instance_of(machines, A)) == (process, instance)
+    machines.run("exec", "causeway", "drift", machines.stack)
+    assert machines.changes() == {}
+
+
+def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout) -> None:
+    instance = instance_of(machines, B)
+    machines.ssh(B, "echo kept > /root/mark && sync")
+    os.kill(process_of(machines, B)[0], signal.SIGKILL)
+    wait_for(lambda: not process_of(machines, B), "the power is off")
+    killed = machines.start("up", machines.stack)
+    wait_for(lambda: process_of(machines, B), "the machine is switched on again")
+    process = process_of(machines, B)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    machines.running.remove(killed)
+    machines.up()
+    assert (process_of(machines, B), instance_of(machines, B)) == (process, instance)
+    assert machines.ssh(B, "cat", "/root/mark") == "kept"
+
+
+def test_taking_it_down_leaves_nothing(machines: Checkout) -> None:
+    folder = names.vms_dir(machines.stack)
+    assert set(vms.standing(machines.stack)) == {A, B}
+    assert {f"virtual machine {A}", f"virtual machine {B}"} <= set(sweep.leftovers(machines.stack))
+    machines.run("down", machines.stack)
+    assert sweep.leftovers(machines.stack) == []
+    assert not folder.exists()
+    assert daemons.processes(folder) == []
+    assert not netns.exists(names.router_netns(machines.stack, "tokyo"))
