@@ -61,8 +61,8 @@ class Rate:
 class Measurement:
     """The way between two regions as found, from host to host. None where it was not measured.
 
-    Milliseconds for the round trip, per cent in the direction to the target, bytes. `lacking` says what a
-    full measurement needs besides; `problem` that nothing comes through.
+    Milliseconds for the round trip, per cent in the direction to the target, bytes. `lacking` says
+    what could not be measured of a way that carries packets; `problem` why it carries none.
     """
 
     declared: WanRoute
@@ -125,19 +125,29 @@ class _Pair:
 
     def measure(self, compare: bool) -> Measurement:
         try:
-            self.found = replace(self.found, rtt_ms=self._rtt_ms(), mtu_bytes=self._mtu_bytes())
-            lacking = [host for host in (self.found.source, self.found.target) if not self._has_iperf3(host)]
-            if lacking:
-                where = " and ".join(lacking)
-                return replace(
-                    self.found, lacking=f"no iperf3 on {where}: install it (apt-get install iperf3)"
-                )
-            self.found = replace(self.found, loss_pct=self._loss_pct(), configured=self._tcp())
-            if compare and self.found.configured:
-                self.found = replace(self.found, **self._with_other(self.found.configured))
+            self.found = replace(self.found, rtt_ms=self._rtt_ms())
         except CausewayError as error:
-            self.found = replace(self.found, problem=error.message)
+            return replace(self.found, problem=error.message)
+        try:
+            self._measure_rest(compare)
+        except CausewayError as error:
+            self.found = replace(self.found, lacking=error.message)
         return self.found
+
+    def _measure_rest(self, compare: bool) -> None:
+        """What pings and iperf3 tell besides; CausewayError leaves what was found so far."""
+        self.found = replace(self.found, mtu_bytes=self._mtu_bytes())
+        without = [host for host in (self.found.source, self.found.target) if not self._has_iperf3(host)]
+        if without:
+            where = " and ".join(without)
+            raise CausewayError(f"no iperf3 on {where}: install it (apt-get install iperf3)")
+        self.found = replace(self.found, loss_pct=self._loss_pct())
+        configured = self._tcp()
+        self.found = replace(self.found, configured=configured)
+        if compare:
+            used = configured.congestion_control
+            other = next(name for name in get_args(CongestionControl) if name != used)
+            self.found = replace(self.found, other=self._tcp(f"-C {other}"))
 
     @property
     def address(self) -> str:
@@ -166,14 +176,6 @@ class _Pair:
         end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {options}")
         mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
         return Rate(mbps, end.get("sender_tcp_congestion", ""))
-
-    def _with_other(self, configured: Rate) -> dict[str, Any]:
-        """The rate with the congestion control that was not in use; what lacks, where there is no other."""
-        other = next(name for name in get_args(CongestionControl) if name != configured.congestion_control)
-        try:
-            return {"other": self._tcp(f"-C {other}")}
-        except CausewayError as error:
-            return {"lacking": f"no rate with {other}: {error.message}"}
 
     def _iperf(self, options: str) -> dict[str, Any]:
         """The `end` of one iperf3 test; once more where it failed, as after a lost first packet of UDP's."""
