@@ -30,6 +30,14 @@ def speaking(host: Host) -> set[str]:
     return {address for address, peer in peers.items() if peer["state"] == "Established"} & alive
 
 
+def test_the_region_is_announced(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    cidr = expect.wan_gateway_region_cidr
+    if not cidr:
+        verdict.not_declared("no region to announce")
+    paths = vtysh(host, f"bgp ipv4 unicast {cidr}").get("paths", [])
+    assert any(path.get("sourced") and path.get("valid") for path in paths), f"no route just to {cidr}"
+
+
 def test_traffic_takes_the_planned_link(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     planned = {
         some_address(cidr): link_device(host, link)
