@@ -113,4 +113,4 @@ def test_the_real_command_says_the_same(name: str) -> None:
 def test_the_embedded_declaration_is_good() -> None:
     done = causeway("check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Pulumi.local.yaml: 2 regions, 4 pools, 6 nodes, 1 WAN link")
+    assert done.stdout.startswith("Pulumi.local.yaml: 2 regions, 6 pools, 8 nodes, 1 WAN link")

@@ -72,7 +72,7 @@ def test_a_cluster_without_links_still_has_the_feature_group() -> None:
     spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"wan_links": ()})
     inventory = inventory_data(contract_of(spec), ROOT)
     assert group_hosts(inventory, ["feature_tcp_tuning"]) == set()
-    assert len(group_hosts(inventory, ["feature_base"])) == 6
+    assert len(group_hosts(inventory, ["feature_base"])) == 8
 
 
 def test_a_feature_of_some_regions_takes_just_their_pools() -> None:

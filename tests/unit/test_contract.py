@@ -80,10 +80,11 @@ def test_a_missing_contract_names_the_next_step(tmp_path: Path) -> None:
 
 
 def with_gateways(counts: tuple[int, int], provider: str = "local") -> Contract:
-    """The embedded cluster with a pool of so many gateways at the end of each region."""
+    """The embedded cluster with a pool of so many gateways at the end of each region instead of its own."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
     for region, count in zip(data["regions"], counts, strict=True):
         region["provider"] = {"kind": provider}
+        region["pools"] = [pool for pool in region["pools"] if pool["role"] != "gateway"]
         region["pools"] += [{"name": "edge", "role": "gateway", "count": count}] if count else []
     spec = ClusterSpec.model_validate(data)
     return build_contract(spec, make_plan(spec), "some")
@@ -123,5 +124,6 @@ def test_regions_have_as_numbers_of_their_own(contract: Contract) -> None:
 
 
 def test_every_host_belongs_to_its_region(contract: Contract) -> None:
-    assert contract.region_hosts("shanghai") == ("shanghai-control-0", "shanghai-gpu-0", "shanghai-gpu-1")
+    names = ("shanghai-control-0", "shanghai-gateway-0", "shanghai-gpu-0", "shanghai-gpu-1")
+    assert contract.region_hosts("shanghai") == names
     assert {contract.region_of(host) for host in contract.hosts} == {"tokyo", "shanghai"}
