@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -19,7 +19,7 @@ from infra.checks import (
     require_valid,
 )
 from infra.errors import BadInputError, ExitCode
-from infra.spec import ClusterSpec, NodePoolSpec, WanLinkSpec
+from infra.spec import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
 
 ROOT = Path(__file__).parents[2]
 ERRORS = ROOT / "tests" / "golden" / "errors"
@@ -87,14 +87,15 @@ def leaves(annotation: Any) -> Iterator[Any]:
         yield from leaves(inner)
 
 
-@pytest.mark.parametrize("model", [NodePoolSpec, WanLinkSpec])
+@pytest.mark.parametrize("model", [NodePoolSpec, WanLinkSpec, FabricSpec, SwitchSpec])
 def test_no_number_takes_a_truth_value(model: type[BaseModel]) -> None:
     names = list(numeric_fields(model))
     assert len(names) >= 5
     for name in names:
+        several = get_origin(model.model_fields[name].annotation) is tuple
         with pytest.raises(ValidationError) as caught:
-            model.model_validate({name: True})
-        assert "truth value" in str([error for error in caught.value.errors() if error["loc"] == (name,)])
+            model.model_validate({name: [True] if several else True})
+        assert "truth value" in str([error for error in caught.value.errors() if error["loc"][0] == name])
 
 
 def test_numbers_as_text_are_taken() -> None:
