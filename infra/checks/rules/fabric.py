@@ -188,26 +188,27 @@ class FabricRangeIsFree:
         }
         taken |= SPECIAL | {f"the regions' uplinks ({UPLINK_NETWORK})": UPLINK_NETWORK}
         for path, index, region, found in _fabrics(spec):
-            network = fabric.fabric_range(index, region)
+            network, longest = fabric.fabric_range(index, region), _longest_prefix(region, found)
+            fits = f"a /{longest} fits"
             if network is None:
-                hint = "declare a range of its own, a /14 for up to 65,536 endpoints"
-                yield Problem(
-                    f"{path}.cidr", f"is missing; there is no default for region {index + 1}", hint=hint
-                )
+                message = f"is missing; there is no default for region {index + 1}"
+                yield Problem(f"{path}.cidr", message, hint=f"declare a range of its own: {fits}")
                 continue
             overlap = next((what for what, other in taken.items() if other.overlaps(network)), None)
             if overlap is not None:
                 yield Problem(f"{path}.cidr", f"{network} overlaps {overlap}", str(network))
             taken[f"region {region.name}'s fabric {network}"] = network
-            nodes = fabric.fabric_nodes(region)
-            if not 1 <= nodes <= fabric.max_nodes(found):
-                continue
-            longest = fabric.longest_prefix(fabric.Shape(found, nodes))
             if network.prefixlen > longest:
                 message = f"{network} is too small for the fabric's hosts and switches"
-                yield Problem(
-                    f"{path}.cidr", message, str(network), f"/{longest} or larger", hint=f"a /{longest} fits"
-                )
+                yield Problem(f"{path}.cidr", message, str(network), f"/{longest} or larger", hint=fits)
+
+
+def _longest_prefix(region: RegionSpec, found: FabricSpec) -> int:
+    """Of the smallest range that holds the fabric; any will do where other rules refuse the fabric itself."""
+    nodes = fabric.fabric_nodes(region)
+    if not 1 <= nodes <= fabric.max_nodes(found):
+        return 32
+    return fabric.longest_prefix(fabric.Shape(found, nodes))
 
 
 class FabricSidesAgree:
