@@ -112,8 +112,7 @@ class Bench:
                 walls[name].append(time.monotonic() - wall)
                 cpus[name].append(time.process_time() - cpu)
         for name in tried:
-            self.figures.seconds[name] = statistics.median(walls[name])
-            self.figures.cpu_ms_per_node[name] = statistics.median(cpus[name]) / len(self.hosts) * 1000
+            self.note(name, statistics.median(walls[name]), statistics.median(cpus[name]))
 
     def commands(self) -> None:
         """As a user starts them, start of Python included."""
@@ -128,9 +127,14 @@ class Bench:
 
     def middle(self, name: str, costs: list[Cost]) -> None:
         """Take the median of several runs."""
-        self.figures.seconds[name] = statistics.median(cost.wall_s for cost in costs)
-        cpu = statistics.median(cost.cpu_s for cost in costs)
-        self.figures.cpu_ms_per_node[name] = cpu / len(self.hosts) * 1000
+        wall_s = statistics.median(cost.wall_s for cost in costs)
+        self.note(name, wall_s, statistics.median(cost.cpu_s for cost in costs))
+
+    def note(self, name: str, wall_s: float, cpu_s: float) -> None:
+        """Keep a figure, and say it at once: the whole takes minutes."""
+        self.figures.seconds[name] = wall_s
+        self.figures.cpu_ms_per_node[name] = cpu_s / len(self.hosts) * 1000
+        print(f"{name}: {wall_s:.2f} s", file=sys.stderr, flush=True)
 
     def memory(self) -> None:
         """The command's peak with a few nodes, all, and many sessions to the nodes there are."""
@@ -202,8 +206,7 @@ class Bench:
     ) -> None:
         """Measure a command that takes long."""
         cost = run(argv, self.folder, environment, cwd=cwd)
-        self.figures.seconds[name] = cost.wall_s
-        self.figures.cpu_ms_per_node[name] = cost.cpu_s / len(self.hosts) * 1000
+        self.note(name, cost.wall_s, cost.cpu_s)
 
 
 async def logins(contract: Contract) -> None:
