@@ -54,23 +54,25 @@ PROGRAM = "/usr/local/sbin/causeway-roce"
 
 
 class Keepers:
-    """The units of the interfaces."""
+    """The units of the interfaces: `of` maps an interface's name to its unit's."""
 
-    def __init__(self, module: AnsibleModule) -> None:
+    def __init__(self, module: AnsibleModule, names: list[str]) -> None:
         self.module = module
+        # A dash in a name has to be escaped, or it would stand for a slash.
+        escape = ["systemd-escape", "--template=causeway-roce@.service"]
+        self.of = {name: str(module.run_command([*escape, name], check_rc=True)[1]).strip() for name in names}
 
     def systemctl(self, *words: str) -> list[str]:
         """The lines `systemctl` prints; whether it succeeds is for the next look to tell."""
         return str(self.module.run_command(["systemctl", *words])[1]).splitlines()
 
-    def bring(self, wanted: list[str], present: set[str]) -> list[str]:
-        """Enable the wanted units, start those whose interface is there, drop all others; what changed."""
+    def bring(self, present: set[str]) -> list[str]:
+        """Enable the units, start those whose interface is there, drop all others; what changed."""
         changes = []
-        for unit in sorted(set(self.enabled()) - {unit_of(name) for name in wanted}):
+        for unit in sorted(set(self.enabled()) - set(self.of.values())):
             changes.append(f"{unit} disabled")
             self.do("disable", "--now", unit)
-        for name in wanted:
-            unit = unit_of(name)
+        for name, unit in self.of.items():
             enabled = self.systemctl("is-enabled", unit) == ["enabled"]
             # Started without its device, it would wait for one until the job times out.
             started = name not in present or self.systemctl("is-active", unit) == ["active"]
@@ -92,11 +94,6 @@ class Keepers:
                 self.module.fail_json(msg=f"systemctl {' '.join(words)}: {complaint.strip()}")
 
 
-def unit_of(name: str) -> str:
-    """The keeper of an interface."""
-    return f"causeway-roce@{name}.service"
-
-
 def write_config(settings: dict[str, Any], dry_run: bool) -> bool:
     """Write the file where it differs; True when it does."""
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
@@ -113,11 +110,11 @@ def write_config(settings: dict[str, Any], dry_run: bool) -> bool:
     return True
 
 
-def governed(names: list[str], present: set[str]) -> list[dict[str, Any]]:
+def governed(units: list[str]) -> list[dict[str, Any]]:
     """What now holds on the node and shall stay so, for the record of the converge."""
-    units = [{"kind": "unit", "key": unit_of(name)} for name in names if name in present]
+    running = [{"kind": "unit", "key": unit} for unit in units]
     check = {"kind": "check", "key": "causeway-roce check", "how": {"argv": [PROGRAM, "check"]}}
-    return [{"kind": "file", "key": str(host.CONFIG_FILE)}, *units, check]
+    return [{"kind": "file", "key": str(host.CONFIG_FILE)}, *running, check]
 
 
 def apply(module: AnsibleModule) -> None:
@@ -132,7 +129,8 @@ def apply(module: AnsibleModule) -> None:
     states = host.bring_all(settings, dry_run=module.check_mode)
     changes += [f"{state.interface} {state.setting}" for state in states if state.changed]
     present = {name for name in names if (host.SYS_NET / name).is_dir()}
-    changes += Keepers(module).bring(names, present)
+    keepers = Keepers(module, names)
+    changes += keepers.bring(present)
     result = {
         "changed": bool(changes),
         "changes": changes,
@@ -142,7 +140,7 @@ def apply(module: AnsibleModule) -> None:
         ],
         "problems": [str(state) for state in states if state.state in ("missing", "failed")],
         "refused": [],
-        "governs": governed(names, present),
+        "governs": governed([unit for name, unit in keepers.of.items() if name in present]),
     }
     if result["problems"]:
         module.fail_json(msg="; ".join(result["problems"]) + "; everything else is set", **result)
@@ -160,7 +158,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if module.params["restart"]:
-        keepers = Keepers(module)
+        keepers = Keepers(module, [])
         keepers.do("daemon-reload")
         keepers.do("try-restart", "causeway-roce@*.service")
         module.exit_json(changed=True, governs=[])

@@ -9,6 +9,7 @@ from testinfra.host import Host
 from tests.verify.support import Expect, VerdictRecorder, ask
 
 PROGRAM = "/usr/local/sbin/causeway-roce"
+IP_AND_ICMP_BYTES = 28
 
 # A file without a suffix is no module by itself.
 CARRYING = """
@@ -30,6 +31,12 @@ RDMA = ("soft_device", "tos", "ecn")
 
 def names(expect: Expect) -> list[str]:
     return [interface["name"] for interface in expect.roce_interfaces]
+
+
+def keepers(host: Host, expect: Expect) -> dict[str, str]:
+    """Interface → its unit; systemd writes a dash in a name otherwise."""
+    escape = f"systemd-escape --template=causeway-roce@.service {' '.join(names(expect))}"
+    return dict(zip(names(expect), host.run(escape).stdout.split(), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +84,20 @@ def test_the_kernel_carries_the_declared_packets(
         assert (found["mtu"], address in local) == (expect.roce_mtu_bytes, True), name
 
 
+def test_packets_of_full_size_reach_the_leaf(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    leafs = {one["name"]: one["gateway"] for one in expect.roce_interfaces if one.get("gateway")}
+    if not leafs:
+        verdict.not_declared("no fabric interface with a leaf")
+    size = expect.roce_mtu_bytes - IP_AND_ICMP_BYTES
+    ping = f"ping -q -c 3 -W 2 -M do -s {size}"
+    lost = {name: leaf for name, leaf in leafs.items() if host.run(f"{ping} -I {name} {leaf}").rc != 0}
+    assert lost == {}, f"packets of {expect.roce_mtu_bytes} bytes do not come back"
+
+
 def test_the_keepers_run(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     if not names(expect):
         verdict.not_declared("no fabric interface")
-    units = " ".join(f"causeway-roce@{name}" for name in names(expect))
+    units = " ".join(shlex.quote(unit) for unit in keepers(host, expect).values())
     done = host.run(f"systemctl is-enabled {units}; systemctl is-active {units}")
     count = len(names(expect))
     assert done.stdout.split() == ["enabled"] * count + ["active"] * count
@@ -93,9 +110,10 @@ def test_the_keepers_come_back_with_their_devices(
         verdict.not_declared("no fabric interface")
     if in_container:
         verdict.unsupported("a container has no udev that tells systemd of devices")
-    for name in names(expect):
-        shown = host.run(f"systemctl show --property=BindsTo,WantedBy --value causeway-roce@{name}").stdout
-        assert shown.split() == [f"sys-subsystem-net-devices-{name}.device"] * 2
+    for unit in keepers(host, expect).values():
+        shown = host.run(f"systemctl show --property=BindsTo,WantedBy --value {shlex.quote(unit)}").stdout
+        interface = unit.removeprefix("causeway-roce@").removesuffix(".service")
+        assert shown.split() == [f"sys-subsystem-net-devices-{interface}.device"] * 2
 
 
 def test_the_way_in_is_left_alone(host: Host, expect: Expect) -> None:
