@@ -10,11 +10,15 @@ from typing import Any
 import pytest
 
 from infra.providers.local import daemons, names, netns, nodes, sweep, vms
+from tests.integration import rdma
 from tests.integration.checkout import Checkout, commit, two_regions, wait_for
 
 A, B, CONTAINER = "tokyo-gpu-0", "tokyo-gpu-1", "tokyo-control-0"
 RAILS = ("rail0", "rail1")
 FABRIC = {"kind": "rail_optimized", "radix": 64, "rails": len(RAILS), "link_gbps": 400}
+TOS = 26 << 2 | 2
+"""DSCP 26, and ECT(0)."""
+SETTINGS = ("mtu", "up", "address", "route", "soft_device", "tos")
 BOOT_S = 900
 """Without KVM, beside other tests."""
 
@@ -27,6 +31,9 @@ def machines(checkout: Checkout) -> Checkout:
     tokyo["fabric"] = FABRIC
     tokyo["pools"][1] |= {"count": 2, "node_kind": "vm", "nics": len(RAILS)}
     checkout.declare(cluster)
+    overrides = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all"
+    overrides.mkdir(parents=True)
+    (overrides / "perftest.yml").write_text("roce_extra_packages: [ibverbs-utils, perftest]\n")
     commit(checkout.folder)
     checkout.up()
     return checkout
@@ -75,6 +82,49 @@ def test_what_a_container_cannot_have_is_effective_in_a_machine(machines: Checko
     print("effective in machines alone:", *sorted(f"{role}: {name}" for role, name in lacking), sep="\n  ")
 
 
+def address_of(checkout: Checkout, node: str, interface: str) -> str:
+    return checkout.ssh(node, f"ip -4 -br addr show {interface}").split()[2].split("/")[0]
+
+
+def settled(checkout: Checkout, node: str) -> bool:
+    """Whether every fabric interface of a node has what is declared, as far as its kernel knows of it."""
+    said = checkout.ssh(node, "causeway-roce check || true").splitlines()
+    states = {tuple(line.split(maxsplit=3)[:2]): line.split(maxsplit=3)[2] for line in said}
+    effective = all(states.get((rail, one)) == "effective" for rail in RAILS for one in SETTINGS)
+    return effective and not {"differs", "failed", "missing", "refused"} & set(states.values())
+
+
+def marks(checkout: Checkout) -> dict[int, int]:
+    """ToS → packets seen on the fabric while one machine writes to the other."""
+    with rdma.watched(checkout.stack, "tokyo") as seen:
+        rate = rdma.write(checkout, B, A, "rxe_rail0", address_of(checkout, A, "rail0"))
+    print(f"ib_write_bw -R: {rate} MiB/s on average; ToS of the packets: {seen}")
+    return seen
+
+
+def test_what_is_written_by_rdma_carries_the_declared_marking(machines: Checkout) -> None:
+    assert "4096" in machines.ssh(A, "ibv_devinfo -d rxe_rail0 | grep active_mtu")
+    seen = marks(machines)
+    # The connection manager's own datagrams come before a connection has a type of service.
+    assert seen[TOS] > 0.99 * sum(seen.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "ip link set rail0 mtu 1500; ip link set rail0 down",
+        "rdma link delete rxe_rail0; rdma link delete rxe_rail1; modprobe -r rdma_rxe; modprobe rdma_rxe",
+        "cd /sys/bus/virtio/drivers/virtio_net; nic=$(basename $(readlink -f /sys/class/net/rail0/device));"
+        " echo $nic >unbind; sleep 1; echo $nic >bind",
+    ],
+    ids=["link down", "RDMA driver reloaded", "network driver reloaded"],
+)
+def test_the_settings_come_back(machines: Checkout, fault: str) -> None:
+    assert settled(machines, A)
+    machines.ssh(A, fault)
+    wait_for(lambda: settled(machines, A), f"the settings after: {fault}")
+
+
 def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
     before, process, instance = (
         boot_of(machines, A),
@@ -88,6 +138,12 @@ def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
     assert (process_of(machines, A), instance_of(machines, A)) == (process, instance)
     machines.run("exec", "causeway", "drift", machines.stack)
     assert machines.changes() == {}
+
+
+def test_the_marking_is_there_after_a_reboot(machines: Checkout) -> None:
+    wait_for(lambda: settled(machines, A), "the settings after the reboot")
+    seen = marks(machines)
+    assert seen[TOS] > 0.99 * sum(seen.values()) > 0
 
 
 def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout) -> None:
