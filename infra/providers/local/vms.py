@@ -150,7 +150,7 @@ def bring_up(node: Node, record: dict[str, Any] | None) -> None:
 
 def _definition(node: Node) -> str:
     build = Path(node.image, vm_image.BUILD).read_text()
-    return node.definition(RECIPE, build, node.public_key)
+    return node.definition(RECIPE, build, node.public_key.strip())
 
 
 def _make(node: Node, folder: Path) -> None:
