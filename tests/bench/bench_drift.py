@@ -19,9 +19,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -236,13 +237,24 @@ def run(
         process = subprocess.Popen(
             argv, cwd=cwd, env=os.environ | dict(environment or {}), stdin=source, stdout=said, stderr=said
         )
+        peaks = [0.0]
+        threading.Thread(target=watch_memory, args=(process.pid, peaks), daemon=True).start()
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.monotonic() - started
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in allowed:
         end = (folder / "said").read_text()[-3000:]
         raise SystemExit(f"{' '.join(argv)} ended with {process.returncode}:\n{end}")
-    return Cost(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Cost(wall_s, usage.ru_utime + usage.ru_stime, max(peaks))
+
+
+def watch_memory(pid: int, peaks: list[float]) -> None:
+    """Note a process's peak in MiB until it is gone; `ru_maxrss` counts what we ourselves hold."""
+    with suppress(OSError, IndexError):
+        while True:
+            status = Path(f"/proc/{pid}/status").read_text()
+            peaks.append(int(status.split("VmHWM:")[1].split()[0]) / 1024)
+            time.sleep(0.05)
 
 
 def any_difference(report: Mapping[str, dict[str, dict[str, object]]]) -> bool:
