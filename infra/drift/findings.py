@@ -68,10 +68,10 @@ class HostReport:
 
     @property
     def drifted_roles(self) -> list[str]:
-        """The roles a repair has to run: those that differ; all of them where only the node's copy does."""
+        """The roles a repair has to run: those that differ; all of them where the node's copy does."""
         differ = [name for name, role in self.roles.items() if role.differences]
         roles = [name for name in self.roles if name != MANIFEST_ROLE]
-        return [name for name in differ if name in roles] or (roles if differ else [])
+        return roles if MANIFEST_ROLE in differ else differ
 
     @property
     def unsettled_roles(self) -> list[str]:

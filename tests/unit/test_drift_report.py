@@ -182,3 +182,13 @@ def test_up_converges_the_hosts_that_drifted_and_no_others(
     lifecycle.ensure(wave, {"drift": []})
     lifecycle.ensure(wave, {"drift": ["b: base: file /etc/hosts: its content differs"]})
     assert runs == [["a", "b"], ["b"]]
+
+
+def test_where_the_nodes_own_copy_differs_every_role_runs() -> None:
+    report = HostReport("n", "r", "drift")
+    report.roles["base"] = RoleReport("not sealed")
+    report.roles["drift_watch"] = RoleReport("drift", [Difference("drift_watch", "t", "file", "/f", {}, {})])
+    assert report.drifted_roles == ["drift_watch"]
+    copy = Difference("manifest", "t", "file", "/var/lib/causeway/manifest.json", {}, {})
+    report.roles["manifest"] = RoleReport("drift", [copy])
+    assert report.drifted_roles == ["base", "drift_watch"]
