@@ -183,13 +183,12 @@ class Bench:
     def repair(self) -> None:
         """One drifted node among all, beside the role's own playbook on that node and the proof of it."""
         host = self.hosts[-1]
-        limit, tags = ["--limit", host], ["--tags", ITS_ROLE]
         self.change(host)
         self.once("repair of one node", ["ansible-playbook", "playbooks/repair.yml", *self.inventory()])
         self.change(host)
         self.once(
             "that role on that node",
-            ["ansible-playbook", "playbooks/site.yml", *self.inventory(), *limit, *tags],
+            ["ansible-playbook", f"playbooks/{ITS_ROLE}.yml", *self.inventory(), "--limit", host],
         )
         self.require_clean()
 
