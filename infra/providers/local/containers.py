@@ -20,6 +20,7 @@ from infra.providers.local.node import (
 )
 
 READY_TIMEOUT_S = 90.0
+DISCARD_TRIES = 3
 RECIPE = 1
 """Counted up when `podman run`'s arguments change in a way that needs nodes to be made anew."""
 HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{68}")
@@ -53,14 +54,32 @@ def begun(stack: str, region: str, pool: str) -> set[str]:
 
 def remove(stack: str, name: str) -> None:
     """Remove a node's container, its namespace and its cables."""
-    run(["podman", "rm", "--force", "--ignore", "--time=0", names.node(stack, name)])
+    discard(names.node(stack, name))
     unwire(stack, name)
+
+
+def discard(*containers: str) -> None:
+    """Remove containers, whatever state a killed podman left them in; it is no error when they are gone."""
+    for tries_left in reversed(range(DISCARD_TRIES)):
+        try:
+            run(
+                ["podman", "rm", "--force", "--ignore", "--time=0", *containers],
+                timeout_s=120 + 2 * len(containers),
+            )
+        except CausewayError:
+            # A podman that was ended between mounting a container's /dev/shm and noting it: the first try
+            # fails with "device or resource busy" and unmounts it all the same, so the next one succeeds.
+            if not tries_left:
+                raise
+        else:
+            return
 
 
 def bring_up(node: Node, record: dict[str, Any] | None) -> None:
     """Adopt, start or make the container, and wait until it answers by SSH."""
     _wire(node)
     if record is None or not _adopt(node, record):
+        discard(node.container)
         run(_create_command(node), timeout_s=300, hint=f"see `podman logs {node.container}`")
         _admit(node)
     elif record["State"] != "running" or not _admitted(record["Pid"], node):
@@ -100,7 +119,7 @@ def _create_command(node: Node) -> list[str]:
         "definition": _definition(node),
     }
     return [
-        *["podman", "run", "--detach", "--replace", "--name", node.container, "--hostname", node.name],
+        *["podman", "run", "--detach", "--name", node.container, "--hostname", node.name],
         *["--systemd=always", "--privileged", "--no-hosts"],
         f"--network=ns:{names.netns_path(node.container)}",
         *[f"--dns={server}" for server in nameservers()],
