@@ -4,6 +4,8 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from infra.handoff import contract, secrets
 from infra.handoff.secrets import SecretLifecycle
@@ -33,6 +35,16 @@ def test_a_key_pair_is_made_once(folder: Path) -> None:
     assert texts(folder) == first
     other = SecretLifecycle().ensure(INPUTS | {"secret": "other"}, {})
     assert other["parts"][""] != made["parts"][""]
+
+
+def test_an_authority_signs_for_itself_and_others_only(folder: Path) -> None:
+    SecretLifecycle().ensure({**INPUTS, "secret": "ca", "kind": "authority"}, {})
+    key = load_pem_private_key((folder / "ca").read_bytes(), password=None)
+    certificate = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
+    certificate.verify_directly_issued_by(certificate)
+    assert certificate.public_key() == key.public_key()
+    assert certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    assert "PRIVATE" not in (folder / "ca.crt").read_text()
 
 
 def test_nobody_else_may_read_it(folder: Path) -> None:
