@@ -24,7 +24,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from infra.providers.lifecycle import descendants
-from infra.providers.local import netns, sweep
+from infra.providers.local import names, netns, sweep, wan
 from infra.pulumi_cli import without_salt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -118,6 +118,10 @@ class Checkout:
         found = json.loads(text[text.index("{") : text.rindex("}") + 1])
         return dict(found["tokyo"]["shanghai"])
 
+    def address(self, node: str) -> str:
+        """A node's address, from the contract."""
+        return str(json.loads((self.files / "contract.json").read_text())["hosts"][node]["address"])
+
     def on_node(self, node: str, *argv: str) -> str:
         """What a command printed in a node, by podman: the nodes' own sshd may be what is tested."""
         return said("podman", "exec", f"cw-{self.stack}-{node}", *argv)
@@ -192,6 +196,22 @@ def wait_for(condition: Callable[[], object], what: str, limit_s: float = 300) -
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain for: {what}"
         time.sleep(0.05)
+
+
+@contextmanager
+def cut(checkout: Checkout, link: str) -> Iterator[None]:
+    """While it lasts, the carrier's line of a link is dead in both directions."""
+    if wan.supported_engine() == "netem":
+        line = ["ip", "-n", names.carrier_netns(checkout.stack, link), "link", "set", "to-b"]
+        broken, mended = [*line, "down"], [*line, "up"]
+    else:
+        pid = (names.link_dir(checkout.stack, link) / "wire.pid").read_text().strip()
+        broken, mended = (["kill", f"-{signal}", pid] for signal in ("STOP", "CONT"))
+    said(*broken)
+    try:
+        yield
+    finally:
+        said(*mended)
 
 
 def processes_of(root: int, command: str) -> list[int]:

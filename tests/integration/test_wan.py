@@ -7,8 +7,6 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,8 @@ from typing import Any
 import pytest
 
 from infra.process import run
-from infra.providers.local import names, wan
-from tests.integration.checkout import Checkout, region, wait_for
+from infra.providers.local import names
+from tests.integration.checkout import Checkout, cut, region, wait_for
 
 LOADED = 1.3
 """How much longer than idle a management packet's round trip may take when the link is full."""
@@ -52,30 +50,9 @@ def standing(checkout: Checkout) -> Checkout:
     return checkout
 
 
-def address(checkout: Checkout, node: str) -> str:
-    contract = json.loads((checkout.files / "contract.json").read_text())
-    return str(contract["hosts"][node]["address"])
-
-
-@contextmanager
-def cut(checkout: Checkout, link: str) -> Iterator[None]:
-    """The carrier's line is dead in both directions."""
-    if wan.supported_engine() == "netem":
-        line = ["ip", "-n", names.carrier_netns(checkout.stack, link), "link", "set", "to-b"]
-        broken, mended = [*line, "down"], [*line, "up"]
-    else:
-        pid = (names.link_dir(checkout.stack, link) / "wire.pid").read_text().strip()
-        broken, mended = (["kill", f"-{signal}", pid] for signal in ("STOP", "CONT"))
-    run(broken)
-    try:
-        yield
-    finally:
-        run(mended)
-
-
 def way(checkout: Checkout) -> str:
     """The interface by which shanghai's gateway reaches tokyo."""
-    said = checkout.on_node("shanghai-gateway-0", "ip", "-j", "route", "get", address(checkout, SOURCE))
+    said = checkout.on_node("shanghai-gateway-0", "ip", "-j", "route", "get", checkout.address(SOURCE))
     return str(json.loads(said)[0].get("dev"))
 
 
@@ -84,7 +61,7 @@ def goes_by(checkout: Checkout, device: str) -> None:
 
 
 def pings(checkout: Checkout, count: int) -> "subprocess.Popen[str]":
-    argv = ["ping", "-n", "-i", str(PING_EVERY_S), "-c", str(count), "-W", "1", address(checkout, TARGET)]
+    argv = ["ping", "-n", "-i", str(PING_EVERY_S), "-c", str(count), "-W", "1", checkout.address(TARGET)]
     command = ["podman", "exec", names.node(checkout.stack, SOURCE), *argv]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
@@ -132,7 +109,7 @@ def test_a_full_link_lets_management_through(standing: Checkout) -> None:
     server = ["podman", "exec", names.node(standing.stack, TARGET), "iperf3", "-s", "-1"]
     with subprocess.Popen(server, stdout=subprocess.DEVNULL) as serving:
         time.sleep(1)
-        client = ["iperf3", "-c", address(standing, TARGET), "-t", "20", "-P", "4", "-J"]
+        client = ["iperf3", "-c", standing.address(TARGET), "-t", "20", "-P", "4", "-J"]
         command = ["podman", "exec", names.node(standing.stack, SOURCE), *client]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as loading:
             time.sleep(5)
@@ -193,7 +170,7 @@ def told(checkout: Checkout) -> str:
     """What a node is told when it asks for the other region."""
     command = ["podman", "exec", names.node(checkout.stack, SOURCE), "ping", "-c", "1", "-W", "2"]
     done = subprocess.run(
-        [*command, address(checkout, TARGET)], capture_output=True, text=True, check=False, timeout=30
+        [*command, checkout.address(TARGET)], capture_output=True, text=True, check=False, timeout=30
     )
     return done.stdout.lower()
 
