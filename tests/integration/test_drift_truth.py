@@ -65,6 +65,13 @@ DRIFTS = {
         ("unit", "causeway-drift-watch.timer", "systemctl stop causeway-drift-watch.timer"),
         ("directory", "/var/lib/prometheus/node-exporter", "chmod 0700 {}"),
     ),
+    (A, "roce"): (
+        ("check", "causeway-roce check",
+         "systemctl stop causeway-roce@rail0 && ip address flush dev rail0 && ip link set rail0 mtu 1500"),
+        ("unit", "causeway-roce@rail0.service", "systemctl disable -q {}"),
+        ("file", "/etc/nccl.conf", "sed -i s/NCCL_IB_TC=.*/NCCL_IB_TC=0/ {}"),
+        ("file", "/etc/causeway/roce.json", "sed -i s/9000/1500/ {}"),
+    ),
     (B, "base"): (
         ("unit", "chrony.service", "systemctl mask -q --now chrony"),
         ("hostname", "hostname", "echo intruder > /etc/hostname"),
@@ -107,6 +114,7 @@ PARTS = {
     (A, "unit", "truth.service"): {"active", "enabled"},
     (A, "package", "unattended-upgrades"): {"version"},
     (A, "unit", "chrony.service"): {"active", "dropins"},
+    (A, "unit", "causeway-roce@rail0.service"): {"active", "enabled"},
     (B, "unit", "truth.service"): {"dropins"},
     (B, "unit", "chrony.service"): {"active", "enabled", "load"},
     (B, "mount", "/mnt/truth"): {"fstab", "mounted"},
@@ -126,9 +134,12 @@ Report = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def standing(checkout: Checkout) -> Checkout:
-    """A stack whose base role governs a bit of everything."""
+    """A stack whose base role governs a bit of everything, and whose GPU node has one fabric interface."""
     cluster = two_regions(checkout)
-    cluster["regions"][0]["locale"] = "ja_JP.UTF-8"
+    tokyo = cluster["regions"][0]
+    tokyo["locale"] = "ja_JP.UTF-8"
+    tokyo["fabric"] = {"kind": "rail_optimized", "radix": 4, "rails": 1, "link_gbps": 400}
+    tokyo["pools"][1]["nics"] = 1
     cluster["authorized_keys"] = [USERS_KEY]
     checkout.declare(cluster)
     govern_more(checkout.folder)
