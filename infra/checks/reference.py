@@ -19,8 +19,10 @@ from infra.checks.rules import ALL_RULES
 from infra.checks.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
 from infra.checks.rules.pools import GPUS_PER_NODE, NIC_GBPS
 from infra.planning.addresses import MAX_POOLS
+from infra.planning.discovery import SERVER_COUNTS
 from infra.spec import (
     ClusterSpec,
+    ConsulDiscovery,
     ExistingHost,
     ExistingProvider,
     FabricSpec,
@@ -48,6 +50,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`regions[].fabric.switch`": SwitchSpec,
     "`wan_links[]`": WanLinkSpec,
     "`wan_links[].classes`": TrafficClasses,
+    "`discovery` with `kind: consul`": ConsulDiscovery,
 }
 UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB", "m": "m"}
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
@@ -58,6 +61,7 @@ LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (NodePoolSpec, "nics"): "at least 0",
     (NodePoolSpec, "nic_gbps"): listing(NIC_GBPS),
     (FabricSpec, "link_gbps"): listing(NIC_GBPS),
+    (ConsulDiscovery, "servers"): listing(SERVER_COUNTS),
     (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
     (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
     (WanLinkSpec, "loss_pct"): "0 to below 100",
@@ -108,7 +112,7 @@ def _unit(name: str) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "*required*"
-    if field.default is None or field.default == ():
+    if field.default in (None, (), {}):
         return "none"
     if isinstance(field.default, LocalProvider):
         return "`{kind: local}`"
@@ -147,6 +151,8 @@ def _words(annotation: Any) -> str:
         return ", ".join(f"`{choice}`" for choice in inner)
     if get_origin(annotation) is tuple:
         return f"list of {_plural(_words(inner[0]))}"
+    if get_origin(annotation) is dict:
+        return f"mapping of {_plural(_words(inner[0]))} to {_plural(_words(inner[1]))}"
     kinds = dict.fromkeys(_words(item) for item in inner if not hasattr(item, "func"))
     return " or ".join(kind for kind in kinds if kind)
 

@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from infra.checks.problem import DeclarationError, Problem, Source, listing, nearest, show
 from infra.spec import (
     ClusterSpec,
+    ConsulDiscovery,
     ExistingHost,
     ExistingProvider,
     FabricSpec,
@@ -34,6 +35,7 @@ WHAT: dict[type[BaseModel], str] = {
     ExistingHost: "a host",
     LocalProvider: "the provider local",
     ExistingProvider: "the provider existing",
+    ConsulDiscovery: "the service discovery",
 }
 KINDS = {
     "int": "a whole number",

@@ -47,6 +47,7 @@ class Inventory(pulumi.ComponentResource):
                 SwitchFiles(cluster.stack, number, region, pulumi.ResourceOptions(parent=self))
         self.contract = files.contract
         self.files = files
-        fingerprints = [secret.fingerprint for link in links for secret in link.secrets]
+        secrets = [*cluster.secrets, *(secret for link in links for secret in link.secrets)]
+        fingerprints = [secret.fingerprint for secret in secrets]
         self.secrets = pulumi.Output.all(*fingerprints).apply(value_hash)
         self.register_outputs({"contract": self.contract})

@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from infra import ROOT
 from infra.errors import CausewayError
 from infra.planning import addresses
+from infra.planning import discovery as planned
 from infra.planning.fabric import FabricNic, FabricPlan
 from infra.planning.plan import Plan
 from infra.planning.routes import Route
 from infra.planning.wan import CongestionControl
 from infra.spec import (
     ClusterSpec,
+    DiscoverySpec,
     ExistingProvider,
     NodeKind,
     NodePoolSpec,
@@ -32,6 +34,15 @@ from infra.spec import (
 SCHEMA_VERSION: Literal[1] = 1
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
+
+
+def in_natural_order(parts: dict[str, Any]) -> dict[str, Any]:
+    """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
+    return dict(sorted(parts.items(), key=lambda item: _natural(item[0])))
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class _Part(BaseModel):
@@ -183,6 +194,26 @@ class HostContract(_Part):
     """NIC by NIC and within a NIC plane by plane; empty for a node that is not on the fabric."""
 
 
+class DatacenterContract(_Part):
+    """One region's share of the service discovery."""
+
+    name: str
+    servers: tuple[str, ...]
+    """Hosts, in natural order."""
+
+
+class DiscoveryContract(_Part):
+    """How services are found."""
+
+    kind: Literal["consul"]
+    primary: str
+    """The region in which rights are granted for all."""
+    datacenters: dict[str, DatacenterContract]
+    """By region; one for every region."""
+
+    _in_order = field_validator("datacenters")(in_natural_order)
+
+
 class Contract(_Part):
     """Everything right of Pulumi starts from this. Keys are names: regions, pools, hosts, links."""
 
@@ -196,13 +227,10 @@ class Contract(_Part):
     pools: dict[str, PoolContract]
     hosts: dict[str, HostContract]
     links: dict[str, LinkContract]
+    discovery: DiscoveryContract | None = None
     waves: tuple[tuple[str, ...], ...]
 
-    @field_validator("regions", "pools", "hosts", "links")
-    @classmethod
-    def _in_natural_order(cls, parts: dict[str, Any]) -> dict[str, Any]:
-        """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
-        return dict(sorted(parts.items(), key=lambda item: _natural(item[0])))
+    _in_order = field_validator("regions", "pools", "hosts", "links")(in_natural_order)
 
     def region_of(self, host: str) -> str:
         """The name of the region a host stands in; KeyError for an unknown host."""
@@ -215,10 +243,6 @@ class Contract(_Part):
     def route(self, source: str, target: str) -> WanRoute | None:
         """How a region reaches another one; None where no links lead there."""
         return next((route for route in self.regions[source].wan_routes if route.region == target), None)
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def stack_dir(stack: str) -> Path:
@@ -264,6 +288,7 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
             for node in plan.nodes
         },
         links={link.name: _link(spec, index, link, plan) for index, link in enumerate(spec.wan_links)},
+        discovery=_discovery(spec, spec.discovery, plan) if spec.discovery else None,
         waves=spec.rollout(),
     )
 
@@ -330,6 +355,20 @@ def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> Re
         tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
         wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
         fabric=_fabric(plan.fabrics[region.name]) if region.name in plan.fabrics else None,
+    )
+
+
+def _discovery(spec: ClusterSpec, discovery: DiscoverySpec, plan: Plan) -> DiscoveryContract:
+    return DiscoveryContract(
+        kind=discovery.kind,
+        primary=planned.primary_region(discovery, spec),
+        datacenters={
+            region.name: DatacenterContract(
+                name=planned.datacenter(discovery, region.name),
+                servers=tuple(node.name for node in plan.servers[region.name]),
+            )
+            for region in spec.regions
+        },
     )
 
 

@@ -9,8 +9,10 @@ from typing import Any
 
 from infra.handoff.contract import (
     Contract,
+    DiscoveryContract,
     FabricContract,
     FabricNicContract,
+    HostContract,
     PoolContract,
     RegionContract,
     secret_file,
@@ -18,7 +20,7 @@ from infra.handoff.contract import (
 )
 from infra.planning import addresses
 
-FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "drift_watch")
+FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "consul", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
 NODE_ROLES = ("control", "gpu", "storage", "gateway")
@@ -41,6 +43,8 @@ def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
     if feature == "tcp_tuning":
         far = {name for name, region in contract.regions.items() if region.wan_routes}
         return tuple(host for host in contract.hosts if contract.region_of(host) in far)
+    if feature == "consul":
+        return tuple(contract.hosts) if contract.discovery else ()
     if feature == "roce":
         return tuple(name for name, host in contract.hosts.items() if host.fabric)
     if feature == "wan_gateway":
@@ -61,7 +65,53 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         for name, region in contract.regions.items()
     }
     pools = {group_name("pool", key): _pool(pool, contract) for key, pool in contract.pools.items()}
+    if contract.discovery:
+        services = _services(contract, servers)
+        for name in contract.regions:
+            groups[group_name("region", name)] |= _datacenter(name, contract, contract.discovery, services)
+        for key in contract.pools:
+            own = {"consul_node_kind": key, "consul_services": services[key]}
+            pools[group_name("pool", key)] |= own
     return groups | pools
+
+
+def _datacenter(
+    region: str, contract: Contract, discovery: DiscoveryContract, services: Mapping[str, list[Variables]]
+) -> dict[str, Any]:
+    """What all nodes of a region's datacenter share."""
+    own = discovery.datacenters[region]
+    addresses = {
+        name: [str(contract.hosts[host].address) for host in datacenter.servers]
+        for name, datacenter in discovery.datacenters.items()
+    }
+    return {
+        "consul_datacenter": own.name,
+        "consul_primary_datacenter": discovery.datacenters[discovery.primary].name,
+        "consul_server_addresses": addresses[region],
+        "consul_wan_servers": {
+            datacenter.name: addresses[name]
+            for name, datacenter in discovery.datacenters.items()
+            if name != region
+        },
+        "consul_node_kinds": [
+            {"name": key, "services": [service["name"] for service in offered]}
+            for key, offered in services.items()
+        ],
+        "consul_secrets_dir": str(secret_file(contract.stack, "consul-ca").parent),
+    }
+
+
+def _services(contract: Contract, time_servers: Mapping[str, list[str]]) -> dict[str, list[Variables]]:
+    """Pool → what its nodes offer, by what their roles run there."""
+    hosts: dict[str, list[HostContract]] = {key: [] for key in contract.pools}
+    for host in contract.hosts.values():
+        hosts[host.pool].append(host)
+    services: dict[str, list[Variables]] = {}
+    for key, members in hosts.items():
+        services[key] = [{"name": "ssh", "port": members[0].ssh_port, "check": "ssh"}]
+        if all(str(host.address) in time_servers[contract.pools[key].region] for host in members):
+            services[key].append({"name": "ntp", "port": 123, "check": "ntp"})
+    return services
 
 
 def host_variables(contract: Contract, name: str) -> dict[str, Any]:

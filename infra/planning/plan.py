@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from infra.planning import addresses, routes, wan
+from infra.planning.discovery import SECRETS, server_count
 from infra.planning.fabric import FabricPlan, has_switches, plan_fabric
 from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
 
@@ -27,7 +28,8 @@ class Plan:
 
     `routes` maps a region and another one to the way between them, `ends` a link's name and a region to the
     gateway node at which it ends there; None stands for the region's router, where there is no such node.
-    `fabrics` holds the regions that have one.
+    `fabrics` holds the regions that have one, `servers` each region's servers of the service discovery, where
+    that is declared.
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -35,6 +37,7 @@ class Plan:
     routes: dict[str, dict[str, routes.Route]]
     ends: dict[str, dict[str, PlannedNode | None]]
     fabrics: dict[str, FabricPlan]
+    servers: dict[str, tuple[PlannedNode, ...]]
     resources: dict[str, int]
 
     def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
@@ -62,7 +65,26 @@ def make_plan(spec: ClusterSpec) -> Plan:
     ends = _link_ends(spec, nodes)
     planned = (plan_fabric(index, region) for index, region in enumerate(spec.regions))
     fabrics = {fabric.region: fabric for fabric in planned if fabric is not None}
-    return Plan(nodes, links, routes.plan_routes(spec), ends, fabrics, _resource_counts(spec))
+    return Plan(
+        nodes=nodes,
+        links=links,
+        routes=routes.plan_routes(spec),
+        ends=ends,
+        fabrics=fabrics,
+        servers=_servers(spec, nodes),
+        resources=_resource_counts(spec),
+    )
+
+
+def _servers(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, tuple[PlannedNode, ...]]:
+    """The first control nodes of each region."""
+    if spec.discovery is None:
+        return {}
+    servers = {}
+    for region in spec.regions:
+        control = [node for node in nodes if node.region == region.name and node.role == "control"]
+        servers[region.name] = tuple(control[: server_count(spec.discovery, region)])
+    return servers
 
 
 def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:
@@ -101,4 +123,5 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
         "hand_off": 2 + sum(map(has_switches, spec.regions)),  # the component; the files; the switches' files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,
+        **({"discovery": len(SECRETS)} if spec.discovery else {}),
     }

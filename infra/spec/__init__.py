@@ -1,6 +1,7 @@
 """What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
 
 from infra.spec.cluster import ClusterSpec
+from infra.spec.discovery import ConsulDiscovery, DiscoverySpec
 from infra.spec.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.spec.link import TrafficClasses, WanLinkSpec
 from infra.spec.region import (
@@ -14,6 +15,8 @@ from infra.spec.region import (
 
 __all__ = [
     "ClusterSpec",
+    "ConsulDiscovery",
+    "DiscoverySpec",
     "ExistingHost",
     "ExistingProvider",
     "FabricSpec",

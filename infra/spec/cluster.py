@@ -1,6 +1,7 @@
 """The whole declaration: `causeway:cluster` of a stack."""
 
 from infra.spec.base import Spec
+from infra.spec.discovery import DiscoverySpec
 from infra.spec.link import WanLinkSpec
 from infra.spec.region import RegionSpec
 
@@ -16,6 +17,8 @@ class ClusterSpec(Spec):
     """The roads between regions; the only ones there are."""
     authorized_keys: tuple[str, ...] = ()
     """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
+    discovery: DiscoverySpec | None = None
+    """How services are found; unset means that none is."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.
 

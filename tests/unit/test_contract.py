@@ -37,6 +37,7 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
     shuffled = json.loads(contract.model_dump_json(exclude_none=True))
     for part in ("regions", "pools", "hosts", "links"):
         shuffled[part] = dict(reversed(shuffled[part].items()))
+    shuffled["discovery"]["datacenters"] = dict(reversed(shuffled["discovery"]["datacenters"].items()))
     assert Contract.model_validate(shuffled).model_dump_json() == contract.model_dump_json()
 
 
@@ -49,6 +50,8 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
         ("links", "trans-sea"),
         ("links", "trans-sea", "ends", "tokyo"),
         ("links", "trans-sea", "classes"),
+        ("discovery",),
+        ("discovery", "datacenters", "tokyo"),
     ],
 )
 def test_an_unknown_key_is_refused_at_every_level(

@@ -72,8 +72,8 @@ def test_shared_memory_is_set_where_it_is_declared(contract: Contract) -> None:
         update={"pools": {**contract.pools, "tokyo-gpu": pool, "tokyo-control": other}}
     )
     variables = role_variables(changed)
-    assert variables["pool_tokyo_gpu"] == {"base_shm_gib": 0.5}
-    assert variables["pool_tokyo_control"] == {}
+    assert variables["pool_tokyo_gpu"]["base_shm_gib"] == 0.5
+    assert "base_shm_gib" not in variables["pool_tokyo_control"]
 
 
 def test_authorised_keys_go_to_every_region_and_none_leaves_the_file_alone(contract: Contract) -> None:
@@ -206,3 +206,38 @@ def test_a_router_at_the_other_end_speaks_no_bgp() -> None:
     (link,) = role_variables(contract)["pool_tokyo_edge"]["wan_gateway_links"]
     assert "peer_asn" not in link
     assert feature_hosts(contract, "wan_gateway")[0].startswith("tokyo-")
+
+
+def discovered(**discovery: object) -> Contract:
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    data["regions"][0]["pools"][0]["count"] = 4
+    return contract_of(ClusterSpec.model_validate(data | {"discovery": {"kind": "consul", **discovery}}))
+
+
+def test_each_region_is_a_datacenter_that_knows_the_others_servers() -> None:
+    contract = discovered(datacenters={"shanghai": "east"})
+    tokyo, shanghai = (role_variables(contract)[f"region_{name}"] for name in ("tokyo", "shanghai"))
+    servers = [f"10.81.16.{number}" for number in range(3)]
+    assert (tokyo["consul_datacenter"], shanghai["consul_datacenter"]) == ("tokyo", "east")
+    assert tokyo["consul_primary_datacenter"] == shanghai["consul_primary_datacenter"] == "tokyo"
+    assert tokyo["consul_server_addresses"] == servers
+    assert tokyo["consul_wan_servers"] == {"east": ["10.82.16.0"]}
+    assert shanghai["consul_wan_servers"] == {"tokyo": servers}
+    assert feature_hosts(contract, "consul") == tuple(contract.hosts)
+
+
+def test_a_kind_of_node_may_register_what_its_nodes_run() -> None:
+    variables = role_variables(discovered())
+    kinds = {kind["name"]: kind["services"] for kind in variables["region_shanghai"]["consul_node_kinds"]}
+    assert kinds["tokyo-gpu"] == ["ssh"]
+    assert kinds["shanghai-control"] == ["ssh", "ntp"]
+    assert kinds["tokyo-control"] == ["ssh"], "not all of its nodes are time servers"
+    for pool in ("shanghai_control", "tokyo_gpu"):
+        offered = [service["name"] for service in variables[f"pool_{pool}"]["consul_services"]]
+        assert offered == kinds[variables[f"pool_{pool}"]["consul_node_kind"]]
+
+
+def test_without_discovery_there_is_none() -> None:
+    contract = contract_of(load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"discovery": None}))
+    assert feature_hosts(contract, "consul") == ()
+    assert not any(name.startswith("consul") for group in role_variables(contract).values() for name in group)

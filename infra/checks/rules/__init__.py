@@ -5,6 +5,7 @@ from dataclasses import replace
 from infra.checks.problem import DeclarationError, Problem, Source
 from infra.checks.rules.access import AuthorizedKeysAreKeys
 from infra.checks.rules.base import Rule
+from infra.checks.rules.discovery import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
 from infra.checks.rules.existing import (
     AddressesAreInTheRegion,
     AddressesAreUnique,
@@ -123,6 +124,9 @@ ALL_RULES: tuple[Rule, ...] = (
     BackupsTakeOver(),
     TunnelsEndInGateways(),
     GatewaysShareAnAddress(),
+    ServersCanAgree(),
+    ServersHaveNodes(),
+    DatacentersAreRegions(),
     WavesNameEveryRegion(),
 )
 

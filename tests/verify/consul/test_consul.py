@@ -1,0 +1,195 @@
+"""The node finds services of its own datacenter and of the others; nobody gets in without key and token."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from tests.verify.support import Expect, VerdictRecorder, ask
+
+ROOT_TOKEN = "/etc/consul.d/root.token"  # noqa: S105 - a path
+SETTLING_S = "60"
+"""How long a node may take to be seen by all others, and its checks to have run once."""
+
+# What the agent answers to METHOD PATH, with the token of a file or with none; asked until it is what a
+# Python expression over status and body wants, or time is up.
+ASK_AGENT = """
+import http.client, json, ssl, sys, time
+method, path, token_file, body, wanted, limit_s = sys.argv[1:]
+token = {"X-Consul-Token": open(token_file).read()} if token_file else {}
+context = ssl.create_default_context(cafile="/etc/consul.d/ca.pem")
+end = time.monotonic() + float(limit_s)
+while True:
+    link = http.client.HTTPSConnection("127.0.0.1", 8501, timeout=10, context=context)
+    link.request(method, path, body or None, token)
+    answer = link.getresponse()
+    status, text = answer.status, answer.read().decode()
+    found = json.loads(text) if text[:1] in ("{", "[", '"') else text
+    if not wanted or time.monotonic() > end or eval(wanted, {"status": status, "body": found}):
+        break
+    time.sleep(0.5)
+print(json.dumps([status, found]))
+"""
+
+# The addresses of each name, asked the way every program of the node asks.
+RESOLVE = """
+import json, socket, sys, time
+def addresses(name):
+    for _ in range(60):
+        try:
+            return sorted({found[4][0] for found in socket.getaddrinfo(name, 22, socket.AF_INET)})
+        except OSError:
+            time.sleep(0.5)
+    return []
+print(json.dumps({name: addresses(name) for name in sys.argv[1:]}))
+"""
+
+# What a server says to a caller that speaks no TLS: b"" where it hangs up.
+SPEAK_PLAINLY = """
+import json, socket, sys
+def says(port, words):
+    try:
+        with socket.create_connection((sys.argv[1], port), timeout=5) as link:
+            link.sendall(words)
+            return link.recv(200).decode("latin-1")
+    except OSError as error:
+        return type(error).__name__
+print(json.dumps({
+    "rpc": says(8300, b"\\x01" + bytes(64)),
+    "api": says(8501, b"GET /v1/status/leader HTTP/1.0\\r\\n\\r\\n"),
+    "http": says(8500, b"GET /v1/status/leader HTTP/1.0\\r\\n\\r\\n"),
+}))
+"""
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture
+def call(host: Host) -> Call:
+    """`call("GET", "/v1/…", wanted="status == 200")` → (status, body), with root's token."""
+
+    def answer(
+        method: str, path: str, token: str = ROOT_TOKEN, body: Any = None, wanted: str = ""
+    ) -> tuple[int, Any]:
+        text = "" if body is None else json.dumps(body)
+        status, found = ask(host, ASK_AGENT, method, path, token, text, wanted, SETTLING_S)
+        return status, found
+
+    return answer
+
+
+def is_server(expect: Expect) -> bool:
+    return expect.consul_address in expect.consul_server_addresses
+
+
+def datacenters(expect: Expect) -> list[str]:
+    return [expect.consul_datacenter, *expect.consul_wan_servers]
+
+
+def test_it_is_a_member_beside_the_servers(call: Call, expect: Expect) -> None:
+    wanted = {expect.consul_address, *expect.consul_server_addresses}
+    alive = "{member['Addr'] for member in body if member['Status'] == 1}"
+    status, body = call("GET", "/v1/agent/members", wanted=f"{wanted!r} <= {alive}")
+    assert status == 200, body
+    assert wanted <= {member["Addr"] for member in body if member["Status"] == 1}, body
+
+
+def test_the_servers_are_healthy_and_agree(call: Call, expect: Expect) -> None:
+    status, leader = call("GET", "/v1/status/leader", wanted="body")
+    assert status == 200
+    assert leader.rpartition(":")[0] in expect.consul_server_addresses
+    if is_server(expect):
+        count = len(expect.consul_server_addresses)
+        healthy = f"status == 200 and body['Healthy'] and len(body['Servers']) == {count}"
+        status, health = call("GET", "/v1/operator/autopilot/health", wanted=healthy)
+        assert status == 200, health
+        assert health["Healthy"], health
+
+
+def test_the_datacenters_are_joined(call: Call, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not is_server(expect) or not expect.consul_wan_servers:
+        verdict.not_declared("only servers are joined with those of other datacenters")
+    wanted = {address for servers in expect.consul_wan_servers.values() for address in servers}
+    alive = "{member['Addr'] for member in body if member['Status'] == 1}"
+    _, body = call("GET", "/v1/agent/members?wan=1", wanted=f"{wanted!r} <= {alive}")
+    assert wanted <= {member["Addr"] for member in body if member["Status"] == 1}, body
+
+
+def test_names_of_every_datacenter_resolve(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if expect.consul_dns == "none":
+        verdict.not_declared("nothing sends questions for .consul to the agent")
+    servers = {expect.consul_datacenter: expect.consul_server_addresses} | expect.consul_wan_servers
+    names = {f"consul.service.{name}.consul": sorted(addresses) for name, addresses in servers.items()}
+    assert ask(host, RESOLVE, *names) == names
+
+
+def test_every_service_is_registered_and_passes(call: Call, expect: Expect) -> None:
+    names = {f"service-{service['name']}" for service in expect.consul_services}
+    passing = "all(check['Status'] != 'critical' for check in body.values())"
+    status, checks = call("GET", "/v1/agent/checks", wanted=f"{names!r} <= set(body) and {passing}")
+    assert status == 200
+    assert names | {"node"} <= set(checks)
+    assert {name: check["Output"] for name, check in checks.items() if check["Status"] == "critical"} == {}
+
+
+def test_a_query_finds_each_service(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if expect.consul_dns == "none":
+        verdict.not_declared("nothing sends questions for .consul to the agent")
+    names = [f"{service['name']}.query.consul" for service in expect.consul_services]
+    found = ask(host, RESOLVE, *names)
+    assert [name for name in names if not found[name]] == []
+
+
+def test_without_a_token_it_says_nothing(call: Call) -> None:
+    assert call("GET", "/v1/agent/self", token="")[0] == 403
+    assert call("PUT", "/v1/kv/intruder", token="", body=1)[0] == 403
+    assert call("GET", "/v1/catalog/nodes", token="")[1] == []
+
+
+def test_a_node_registers_only_what_its_kind_may(
+    call: Call, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if is_server(expect):
+        verdict.not_declared("root on a server has all rights")
+    status, said = call("PUT", "/v1/agent/service/register", body={"Name": "not-declared", "Port": 1})
+    assert status == 403, said
+
+
+def test_nobody_is_heard_without_tls(host: Host, expect: Expect) -> None:
+    said = ask(host, SPEAK_PLAINLY, expect.consul_server_addresses[0])
+    assert said["rpc"] in ("", "ConnectionResetError"), "a server answers a caller without TLS"
+    assert said["http"] == "ConnectionRefusedError"
+    own = ask(host, SPEAK_PLAINLY, "127.0.0.1")
+    assert "400 Bad Request" in own["api"]
+    assert own["http"] == "ConnectionRefusedError"
+
+
+def test_gossip_is_encrypted(call: Call) -> None:
+    _, body = call("GET", "/v1/agent/self")
+    assert body["Stats"]["serf_lan"]["encrypted"] == "true"
+
+
+def test_the_certificate_in_use_holds_and_is_ours(host: Host, expect: Expect) -> None:
+    days = max(expect.consul_certificate_renew_days // 2, 1)
+    shown = "openssl s_client -connect 127.0.0.1:8501 -CAfile /etc/consul.d/ca.pem </dev/null"
+    done = host.run(f"{shown} 2>/dev/null | openssl x509 -noout -checkend {days * 86400}")
+    assert done.rc == 0, done.stdout + done.stderr
+    assert host.run(f"{shown} 2>&1 | grep -q 'Verify return code: 0'").rc == 0
+
+
+def test_a_snapshot_of_every_datacenter_can_be_read(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if not is_server(expect):
+        verdict.not_declared("servers take the snapshots")
+    done = host.run("systemctl start consul-snapshot.service")
+    assert done.rc == 0, host.run("journalctl --unit=consul-snapshot.service --lines=5 --output=cat").stdout
+    for name in datacenters(expect):
+        newest = f"$(ls -t {expect.consul_snapshot_dir}/{name}-*.snap | head -n 1)"
+        assert host.run(f"consul snapshot inspect {newest}").rc == 0
+    assert (
+        host.run("systemctl is-enabled consul-snapshot.timer && systemctl is-active consul-snapshot.timer").rc
+        == 0
+    )
