@@ -1,0 +1,280 @@
+"""Consul in two regions on a stack of its own: what it is for, and the faults it has to stand. One story."""
+
+import json
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from infra.process import run
+from infra.providers.local import names
+from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions, wait_for
+
+SERVERS = [f"tokyo-control-{number}" for number in range(3)]
+FAR = "shanghai-control-0"
+CLIENT = "tokyo-gpu-0"
+CUT_S = 60
+"""Long enough that each region has given the other up."""
+SETTINGS = "consul_check_interval_s: 5\nconsul_raft_multiplier: 3\n"
+"""Checks come quicker than by default, and a busy machine is no reason to look for another leader."""
+
+
+def declared(checkout: Checkout) -> dict[str, Any]:
+    regions = [
+        region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 3, "gpu": 1}),
+        region("shanghai", checkout.cidr(1), "Asia/Shanghai", {"control": 1}),
+    ]
+    return two_regions(checkout, regions=regions, discovery={"kind": "consul"})
+
+
+@pytest.fixture(scope="module")
+def stack(checkout: Checkout) -> Checkout:
+    """The stack, standing: its verification has passed."""
+    checkout.declare(declared(checkout))
+    override(checkout, SETTINGS)
+    commit(checkout.folder)
+    started = time.monotonic()
+    checkout.up()
+    print(f"up with Consul on 5 nodes: {time.monotonic() - started:.0f} s")
+    return checkout
+
+
+def override(checkout: Checkout, text: str) -> None:
+    file = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all" / "consul.yml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"---\n{text}")
+
+
+def consul(stack: Checkout, node: str, words: str) -> str:
+    """What `consul WORDS` prints on a node, for root."""
+    return stack.on_node(node, "sh", "-c", f"set -a; . /etc/default/consul; consul {words}")
+
+
+def tried(stack: Checkout, node: str, words: str) -> str:
+    """The same, or what it says while it fails."""
+    return consul(stack, node, f"{words} 2>&1 || true")
+
+
+def leader(stack: Checkout, node: str) -> str:
+    """The name of the server that leads, as a node knows it; empty while there is none."""
+    peers = tried(stack, node, "operator raft list-peers").splitlines()
+    return next((line.split()[0] for line in peers if " leader " in line), "")
+
+
+def resolves(stack: Checkout, node: str, name: str) -> set[str]:
+    """The addresses a program on the node gets for a name; none where it does not resolve."""
+    found = stack.on_node(node, "sh", "-c", f"getent ahostsv4 {name} || true")
+    return {line.split()[0] for line in found.splitlines()}
+
+
+def alive(stack: Checkout, node: str, *words: str) -> set[str]:
+    lines = tried(stack, node, " ".join(["members", *words])).splitlines()
+    return {line.split()[0] for line in lines if " alive " in line}
+
+
+def healthy(stack: Checkout) -> bool:
+    """Whether tokyo's three servers vote and are well."""
+    state = tried(stack, SERVERS[0], "operator autopilot state -format=json")
+    return state.startswith("{") and json.loads(state)["Healthy"] and len(json.loads(state)["Voters"]) == 3
+
+
+def play(stack: Checkout, *words: str) -> str:
+    inventory = f"inventories/{stack.stack}"
+    return stack.run("exec", "ansible-playbook", "playbooks/consul.yml", "-i", inventory, *words)
+
+
+def addresses(stack: Checkout, *nodes: str) -> set[str]:
+    return {stack.address(node) for node in nodes}
+
+
+def test_two_datacenters_see_each_other(stack: Checkout) -> None:
+    joined = {f"{name}.tokyo" for name in SERVERS} | {f"{FAR}.shanghai"}
+    assert alive(stack, FAR, "-wan") == alive(stack, SERVERS[0], "-wan") == joined
+    assert resolves(stack, CLIENT, "ssh.service.shanghai.consul") == addresses(stack, FAR)
+    assert resolves(stack, FAR, "ssh.service.tokyo.consul") == addresses(stack, CLIENT, *SERVERS)
+
+
+def test_a_query_goes_to_the_other_region_and_comes_back(stack: Checkout) -> None:
+    name, own, other = "ntp.query.consul", addresses(stack, FAR), addresses(stack, *SERVERS)
+    assert resolves(stack, FAR, name) == own
+    stack.on_node(FAR, "systemctl", "stop", "chrony")
+    wait_for(lambda: resolves(stack, FAR, name) == other, "the query to ask the other region")
+    stack.on_node(FAR, "systemctl", "start", "chrony")
+    wait_for(lambda: resolves(stack, FAR, name) == own, "the query to ask the own region again")
+
+
+def test_a_server_that_is_killed_comes_back_by_itself(stack: Checkout) -> None:
+    name = next(name for name in SERVERS if name != leader(stack, SERVERS[0]))
+    before = started_at(stack, name)
+    stack.on_node(name, "systemctl", "kill", "--signal=KILL", "consul")
+    assert resolves(stack, CLIENT, "ssh.service.consul"), "the others answer"
+    wait_for(lambda: started_at(stack, name) > before, "systemd to start it again")
+    wait_for(lambda: healthy(stack), "it to be one of three again")
+
+
+def test_a_leader_that_hangs_is_replaced(stack: Checkout) -> None:
+    first = leader(stack, SERVERS[0])
+    others = [name for name in SERVERS if name != first]
+    started = time.monotonic()
+    podman(stack, "pause", first)
+    try:
+        wait_for(lambda: leader(stack, others[0]) in others, "another server to lead")
+        print(f"another leader after {time.monotonic() - started:.1f} s")
+        assert consul(stack, others[0], "kv put story/leader moved")
+        assert resolves(stack, CLIENT, "ssh.service.consul")
+    finally:
+        podman(stack, "unpause", first)
+    wait_for(lambda: healthy(stack), "the server that hung to be one of three again")
+
+
+def test_a_datacenter_without_a_majority_goes_on_by_the_steps_in_the_docs(stack: Checkout) -> None:
+    survivor, *lost = SERVERS
+    for name in lost:
+        stack.on_node(name, "systemctl", "stop", "consul")
+    wait_for(lambda: "No cluster leader" in tried(stack, survivor, "kv put story/majority x"), "no leader")
+    assert resolves(stack, CLIENT, "ssh.service.consul"), "what was known goes on being answered"
+    page = (stack.folder / "docs" / "operations.md").read_text()
+    (steps,) = re.findall(
+        r"<!-- run by tests/integration/test_consul.py -->\n```sh\n(.*?)```", page, re.DOTALL
+    )
+    stack.on_node(survivor, "sh", "-euc", steps)
+    wait_for(lambda: leader(stack, survivor) == survivor, "the survivor to lead alone")
+    consul(stack, survivor, "kv put story/majority lost")
+    for name in lost:
+        stack.on_node(name, "systemctl", "start", "consul")
+    wait_for(lambda: healthy(stack), "three servers again")
+
+
+def test_a_cut_wan_leaves_each_region_its_own(stack: Checkout) -> None:
+    with cut(stack, "trans-sea"):
+        began = time.monotonic()
+        wait_for(lambda: alive(stack, FAR, "-wan") == {f"{FAR}.shanghai"}, "the cut to be seen")
+        for node, own in ((FAR, {FAR}), (CLIENT, {CLIENT, *SERVERS})):
+            assert resolves(stack, node, "ssh.service.consul") == addresses(stack, *own)
+        for node in (FAR, SERVERS[0]):
+            consul(stack, node, "kv put story/wan cut")
+        play(stack, "--limit", FAR)
+        wait_for(lambda: time.monotonic() - began > CUT_S, "the cut to have lasted")
+    started = time.monotonic()
+    print(f"cut for {started - began:.0f} s")
+    wait_for(lambda: resolves(stack, CLIENT, "ssh.service.shanghai.consul"), "the other region's names")
+    print(f"the other region's names {time.monotonic() - started:.1f} s after the end of the cut")
+    wait_for(lambda: len(alive(stack, FAR, "-wan")) == 4, "both to be joined again")
+    print(f"joined again {time.monotonic() - started:.1f} s after the end of the cut")
+
+
+def test_a_node_that_was_started_again_finds_names(stack: Checkout) -> None:
+    podman(stack, "restart", CLIENT)
+    wait_for(
+        lambda: resolves(stack, CLIENT, "ssh.service.shanghai.consul"), "names to resolve after the start"
+    )
+
+
+def test_an_expired_certificate_is_refused_and_renewed(stack: Checkout) -> None:
+    file = "/etc/consul.d/agent.pem"
+    held = x509.load_pem_x509_certificate(stack.on_node(CLIENT, "cat", file).encode())
+    put(stack, CLIENT, file, past(held, stack.files / "secrets" / "consul-ca"))
+    stack.on_node(CLIENT, "systemctl", "restart", "--no-block", "consul")
+    wait_for(lambda: "certificate" in tried(stack, CLIENT, "catalog nodes"), "servers to refuse it")
+    play(stack, "--limit", CLIENT)
+    wait_for(lambda: CLIENT in tried(stack, CLIENT, "catalog nodes"), "the renewed certificate to be taken")
+
+
+def past(certificate: x509.Certificate, authority: Path) -> str:
+    """The same certificate as it would be a day after its end."""
+    key = serialization.load_pem_private_key(authority.read_bytes(), password=None)
+    end = datetime.now(UTC) - timedelta(days=1)
+    builder = x509.CertificateBuilder(
+        certificate.issuer, certificate.subject, certificate.public_key(), certificate.serial_number,
+        end - timedelta(days=1), end, list(certificate.extensions),
+    )  # fmt: skip
+    signed = builder.sign(key, hashes.SHA256())  # type: ignore[arg-type] # the authority's is an EC key
+    return signed.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def test_an_agent_with_another_gossip_key_stays_outside(stack: Checkout) -> None:
+    file = "/etc/consul.d/secrets.hcl"
+    text = stack.on_node(CLIENT, "cat", file)
+    put(stack, CLIENT, file, re.sub(r'(?m)^encrypt = ".*"$', f'encrypt = "{"A" * 43}="', text))
+    stack.on_node(CLIENT, "systemctl", "restart", "--no-block", "consul")
+    wait_for(lambda: CLIENT not in alive(stack, SERVERS[0]), "it to be gone for the others")
+    play(stack, "--limit", CLIENT)
+    wait_for(lambda: CLIENT in alive(stack, SERVERS[0]), "it to be back")
+
+
+def test_a_server_with_old_data_catches_up(stack: Checkout) -> None:
+    name, data = next(name for name in SERVERS if name != leader(stack, SERVERS[0])), "/var/lib/consul"
+    stack.on_node(
+        name, "sh", "-euc", f"systemctl stop consul; cp -a {data} {data}.old; systemctl start consul"
+    )
+    wait_for(lambda: healthy(stack), "it to be back")
+    consul(stack, SERVERS[0], "kv put story/data new")
+    swap = f"systemctl stop consul; rm -r {data}; mv {data}.old {data}; systemctl start consul"
+    stack.on_node(name, "sh", "-euc", swap)
+    wait_for(lambda: tried(stack, name, "kv get -stale story/data") == "new", "the write it had missed")
+    wait_for(lambda: healthy(stack), "it to be one of three again")
+
+
+def test_a_lost_datacenter_comes_back_from_the_other_regions_snapshot(stack: Checkout) -> None:
+    consul(stack, SERVERS[0], "kv put story/snapshot before")
+    stack.on_node(FAR, "systemctl", "start", "consul-snapshot.service")
+    newest = stack.on_node(FAR, "sh", "-c", "ls -t /var/lib/consul-snapshots/tokyo-*.snap | head -n 1")
+    consul(stack, SERVERS[0], "kv put story/snapshot after")
+    copy = stack.folder.parent / "tokyo.snap"
+    said("podman", "cp", f"{names.node(stack.stack, FAR)}:{newest}", str(copy))
+    said("podman", "cp", str(copy), f"{names.node(stack.stack, SERVERS[0])}:/root/tokyo.snap")
+    consul(stack, SERVERS[0], "snapshot restore /root/tokyo.snap")
+    assert tried(stack, SERVERS[0], "kv get story/snapshot") == "before"
+    wait_for(lambda: healthy(stack), "the servers to agree again")
+
+
+def test_servers_are_restarted_one_at_a_time_the_leader_last(stack: Checkout) -> None:
+    led = leader(stack, SERVERS[0])
+    before = {name: started_at(stack, name) for name in SERVERS}
+    once = "getent hosts ssh.service.consul >/dev/null || echo lost; sleep 0.2"
+    asks = f"while [ ! -e /run/enough ]; do {once}; done"
+    asking = f"rm -f /run/enough /run/lost; nohup sh -c '{asks}' >/run/lost 2>&1 &"
+    stack.on_node(CLIENT, "sh", "-c", asking)
+    override(stack, SETTINGS.replace("3", "4"))
+    play(stack)
+    stack.on_node(CLIENT, "touch", "/run/enough")
+    after = {name: started_at(stack, name) for name in SERVERS}
+    assert all(after[name] > before[name] for name in SERVERS)
+    assert max(SERVERS, key=lambda name: after[name]) == led
+    assert stack.on_node(CLIENT, "cat", "/run/lost") == "", "names resolved all the time"
+
+
+def started_at(stack: Checkout, node: str) -> int:
+    return int(stack.on_node(node, "systemctl", "show", "-P", "ExecMainStartTimestampMonotonic", "consul"))
+
+
+def test_no_secret_is_anywhere_but_where_it_belongs(stack: Checkout) -> None:
+    secrets = {path.name: path.read_text().strip() for path in (stack.files / "secrets").glob("consul-*")}
+    hidden = {secrets["consul-gossip"], secrets["consul-acl"], secrets["consul-ca"].splitlines()[1]}
+    hidden |= {stack.on_node(node, "cat", "/etc/consul.d/root.token") for node in (SERVERS[0], FAR, CLIENT)}
+    files = [path for path in (stack.folder / ".causeway").rglob("*") if path.is_file()]
+    texts = {path: path.read_text(errors="replace") for path in files if path.parent.name != "secrets"}
+    texts[Path("ps")] = "\n".join(stack.on_node(node, "ps", "-eo", "args") for node in (FAR, CLIENT))
+    assert [path for path, text in texts.items() if any(secret in text for secret in hidden)] == []
+
+
+def test_after_all_that_it_is_as_declared(stack: Checkout) -> None:
+    override(stack, SETTINGS)
+    play(stack)
+    stack.run("exec", "ansible-playbook", "playbooks/verify.yml", "-i", f"inventories/{stack.stack}")
+    stack.run("exec", "causeway", "drift", stack.stack)
+    assert stack.changes() == {}
+
+
+def podman(stack: Checkout, verb: str, node: str) -> None:
+    said("podman", verb, names.node(stack.stack, node))
+
+
+def put(stack: Checkout, node: str, path: str, text: str) -> None:
+    """Write a file in a node in place: mode and owner stay."""
+    run(["podman", "exec", "--interactive", names.node(stack.stack, node), "tee", path], stdin=text)
