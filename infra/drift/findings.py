@@ -41,13 +41,14 @@ class Difference:
 
 @dataclass
 class RoleReport:
-    """One role on one host. `notes` say why it is stale or not sealed."""
+    """One role on one host. `notes` say why it is stale or not sealed; `ran`: a run of it was recorded."""
 
     state: RoleState
     differences: list[Difference] = field(default_factory=list)
     uncovered: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sealed_at: str | None = None
+    ran: bool = True
 
 
 @dataclass
@@ -68,15 +69,30 @@ class HostReport:
 
     @property
     def drifted_roles(self) -> list[str]:
-        """The roles a repair has to run: those that differ; all of them where the node's copy does."""
-        differ = [name for name, role in self.roles.items() if role.differences]
-        roles = [name for name in self.roles if name != MANIFEST_ROLE]
-        return roles if MANIFEST_ROLE in differ else differ
+        """The roles a repair has to run: those that differ and those whose last run was not sealed.
+
+        All of them where the node's copy of the manifest differs. A role that never ran or is stale is a
+        roll-out, not a repair.
+        """
+        roles = {name: role for name, role in self.roles.items() if name != MANIFEST_ROLE}
+        if MANIFEST_ROLE in self.roles:
+            return list(roles)
+        return [name for name, role in roles.items() if role.differences or name in self.unsealed_roles]
+
+    @property
+    def unsealed_roles(self) -> list[str]:
+        """Roles that ran and were not sealed: what they made true, nothing compares."""
+        return [name for name, role in self.roles.items() if role.state == "not sealed" and role.ran]
 
     @property
     def unsettled_roles(self) -> list[str]:
-        """Roles of which nothing can be said: changed since they were sealed, or never sealed."""
+        """Roles of which nothing can be said: changed since they were sealed, or not sealed."""
         return [name for name, role in self.roles.items() if role.state in ("stale", "not sealed")]
+
+    def unsettled(self, role: str) -> str:
+        """In one line, why nothing can be said of a role."""
+        part = self.roles[role]
+        return f"{role} is {part.state}: {'; '.join(part.notes)}"
 
     def repair_command(self, stack: str) -> str:
         """What brings the host back; plain Ansible."""

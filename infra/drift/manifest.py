@@ -130,12 +130,6 @@ def kept_text(stack: str, name: str) -> str | None:
         return None
 
 
-def sealed_hosts(stack: str) -> Iterator[str]:
-    """The hosts that have a manifest."""
-    for path in sorted(drift_dir(stack).glob("*.json")):
-        yield path.stem
-
-
 def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
     """A line for every host of which a role was not sealed by its last converge."""
     for host in hosts:

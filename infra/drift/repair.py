@@ -57,7 +57,7 @@ class Obstacles:
 
 @dataclass
 class HostPlan:
-    """One host's repair. `roles`: those that drifted; `lines`: what differs, in words."""
+    """One host's repair. `roles`: those to run; `lines`: what differs or was not sealed, in words."""
 
     roles: list[str]
     lines: list[str]
@@ -67,6 +67,7 @@ class HostPlan:
 def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
     """What brings a host back of which the scan says that it differs."""
     lines = [f"{difference.role}: {difference}" for difference in report.differences]
+    lines += map(report.unsettled, report.unsealed_roles)
     plan = HostPlan(report.drifted_roles, lines)
     for difference in report.differences:
         if difference.role != MANIFEST_ROLE and (find := OBSTACLES.get(difference.kind)):
@@ -157,7 +158,7 @@ OBSTACLES: Mapping[str, Callable[[Obstacles, Difference, Manifest], None]] = {
 
 
 def plan(stack: str, hosts: Iterable[str] | None, roles: list[str]) -> dict[str, Any]:
-    """Scan and plan; the hosts that differ, those that could not be scanned, those nothing can be said of."""
+    """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings."""
     planned: dict[str, Any] = {"hosts": {}, "unreachable": {}, "unsettled": {}, "scanned": 0}
     for report in scan_stack(stack, hosts, roles=roles):
         planned["scanned"] += 1
@@ -165,8 +166,8 @@ def plan(stack: str, hosts: Iterable[str] | None, roles: list[str]) -> dict[str,
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
             planned["hosts"][report.host] = asdict(host_plan(report, manifest))
-        if report.unsettled_roles:
-            planned["unsettled"][report.host] = report.unsettled_roles
+        if left := [role for role in report.unsettled_roles if role not in report.drifted_roles]:
+            planned["unsettled"][report.host] = [report.unsettled(role) for role in left]
     return planned
 
 

@@ -115,7 +115,7 @@ class Scanner:
             part = manifest.roles.get(role)
             if part is None or part.sealed_at is None:
                 notes = part.problems if part and part.problems else ["no converge of this role was sealed"]
-                report.roles[role] = RoleReport("not sealed", notes=notes)
+                report.roles[role] = RoleReport("not sealed", notes=notes, ran=part is not None)
             elif part.inputs != inputs:
                 why = "the role, its variables or the contract changed since"
                 report.roles[role] = RoleReport("stale", notes=[why], sealed_at=part.sealed_at)

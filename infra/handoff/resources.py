@@ -8,7 +8,8 @@ import pulumi
 from pydantic import ValidationError
 
 from infra import ROOT
-from infra.drift.manifest import forget_host, not_sealed, sealed_hosts
+from infra.drift.findings import HostReport
+from infra.drift.manifest import forget_host, not_sealed
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.handoff import ssh, verify
@@ -179,8 +180,9 @@ class ConfigurationLifecycle(Lifecycle):
         converged = [name for name in stale if result.hosts[name].state == "ok"]
         for line in not_sealed(inputs["stack"], converged):
             print(line, flush=True)
-        for line in _differences(inputs["stack"], [name for name in converged if name in drifted]):
-            print(f"drift: not repaired by the roles: {line}", flush=True)
+        for report in _reports(inputs["stack"], [name for name in converged if name in drifted]):
+            for line in _differences(report):
+                print(f"drift: not repaired by the roles: {line}", flush=True)
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)
@@ -188,13 +190,19 @@ class ConfigurationLifecycle(Lifecycle):
         return {"unreachable": unreachable, DRIFT: [f"{name}: did not answer" for name in unreachable]}
 
     def observe(self, properties: Properties) -> list[str]:
-        """Hosts that never took what is declared, and what differs on the others, a sentence each.
+        """Hosts that never took what is declared; on the others, what differs, a sentence each, and the roles
+        that are not sealed or stale.
 
         A host that does not answer is a warning: nothing is known to differ there.
         """
         stale = self._stale(properties)
         current = [name for name in properties["hosts"] if name not in stale]
-        return [f"{name}: {NOT_CURRENT}" for name in stale] + list(_differences(properties["stack"], current))
+        found = [f"{name}: {NOT_CURRENT}" for name in stale]
+        for report in _reports(properties["stack"], current):
+            found += _differences(report)
+            if unsettled := "; ".join(map(report.unsettled, report.unsettled_roles)):
+                found.append(f"{report.host}: {unsettled}")
+        return found
 
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand."""
@@ -255,21 +263,24 @@ class Verification(Managed, module="causeway", name="Verification"):
         super().__init__(VerificationLifecycle, name, inputs, opts)
 
 
-def _differences(stack: str, hosts: list[str]) -> Iterator[str]:
-    """`host: what differs`, on hosts that were sealed; says which of them could not be scanned."""
-    sealed = [name for name in hosts if name in set(sealed_hosts(stack))]
-    if not sealed or not _contract_file(stack).exists():
+def _differences(report: HostReport) -> list[str]:
+    """`host: role: what differs`."""
+    return [f"{report.host}: {difference.role}: {difference}" for difference in report.differences]
+
+
+def _reports(stack: str, hosts: list[str]) -> Iterator[HostReport]:
+    """The scan of those hosts that the contract still has; says which of them could not be scanned."""
+    if not hosts or not _contract_file(stack).exists():
         return
     try:
-        load_contract(_contract_file(stack))
+        contract = load_contract(_contract_file(stack))
     except CausewayError as error:  # another version's: `up` writes it anew, and converges
         print(f"drift: not looked for: {error.message}", flush=True)
         return
-    for report in scan_stack(stack, sealed):
+    for report in scan_stack(stack, [name for name in hosts if name in contract.hosts]):
         if report.message:
             print(f"drift: {report.host} {report.state}: {report.message}", flush=True)
-        for difference in report.differences:
-            yield f"{report.host}: {difference.role}: {difference}"
+        yield report
 
 
 def _digest(properties: Properties, name: str) -> str:

@@ -13,10 +13,11 @@ from tests.integration.checkout import Checkout, commit, said, two_regions, wait
 NODE, OTHER = "tokyo-gpu-0", "shanghai-control-0"
 DRIFTED, ANSIBLE_FAILED = 3, 2
 HANGS = "mv /usr/bin/python3 /usr/bin/python3.away && printf '#!/bin/sh\\nsleep 999\\n' > /usr/bin/python3"
+LIMITS = "/etc/security/limits.d/90-causeway.conf"
 CHANGES = (
     ("echo '# changed' >> /etc/hosts", "base", "file", "/etc/hosts"),
     ("chmod 0600 /etc/chrony/chrony.conf", "base", "file", "/etc/chrony/chrony.conf"),
-    ("rm /etc/security/limits.d/90-causeway.conf", "base", "file", "/etc/security/limits.d/90-causeway.conf"),
+    (f"rm {LIMITS}", "base", "file", LIMITS),
     ("systemctl stop chrony", "base", "unit", "chrony.service"),
     ("ln -sf /usr/share/zoneinfo/UTC /etc/localtime", "base", "link", "/etc/localtime"),
     ("sysctl -qw net.ipv4.tcp_mtu_probing=2", "tcp_tuning", "sysctl", "net.ipv4.tcp_mtu_probing"),
@@ -186,7 +187,7 @@ def test_a_node_that_hangs_is_named_and_the_others_are_repaired(standing: Checko
 
 
 def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -> None:
-    for change in ("echo '# changed' >> /etc/hosts", "rm /etc/security/limits.d/90-causeway.conf"):
+    for change in ("echo '# changed' >> /etc/hosts", f"rm {LIMITS}"):
         standing.on_node(NODE, "sh", "-c", change)
     process = standing.start(*repair(standing))
     wait_for(
@@ -214,6 +215,30 @@ def test_on_a_full_disk_drift_is_found_and_what_cannot_be_kept_is_not_sealed(sta
         standing.on_node(NODE, "umount", folder)
     standing.run(*repair(standing))
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_role_that_was_not_sealed_is_converged_by_a_repair_and_by_up(standing: Checkout) -> None:
+    """Somebody writes while the role runs: nothing is sealed, and the node's copy of the manifest says so."""
+    nodes = {NODE, OTHER}
+    loop = f"while sleep 0.05; do grep -qs stranger {LIMITS} || echo '# stranger' >> {LIMITS}; done"
+    for node in nodes:
+        standing.on_node(node, "systemd-run", "-q", "--unit=stranger", "sh", "-c", loop)
+    playbook = ["ansible-playbook", "playbooks/base.yml", "-i", f"inventories/{standing.stack}"]
+    text = standing.run("exec", *playbook, "--limit", ",".join(nodes))
+    assert "something else changed it during the run" in text
+    for node in nodes:
+        standing.on_node(node, "systemctl", "stop", "stranger")
+    reports = scan(standing, expect=DRIFTED)
+    assert all(reports[node]["roles"]["base"]["state"] == "not sealed" for node in nodes)
+    assert all(found(reports[node]) == set() for node in nodes), "what is not sealed cannot differ"
+    text = standing.run(*repair(standing, "--limit", NODE))
+    assert "base is not sealed" in text
+    assert "tcp_tuning :" not in text
+    runs = len(standing.configured())
+    standing.up()
+    assert standing.configured()[runs:] == [{OTHER}]
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    assert all("stranger" not in standing.on_node(node, "cat", LIMITS) for node in nodes)
 
 
 def test_a_changed_variable_makes_the_manifest_stale(standing: Checkout) -> None:

@@ -9,9 +9,11 @@ import pytest
 from infra.commands import drift as command
 from infra.drift import inputs, report
 from infra.drift.findings import Difference, HostReport, RoleReport, explain, moment, text_diff
+from infra.drift.manifest import Manifest
+from infra.drift.repair import host_plan
 from infra.errors import ExitCode
 from infra.handoff import hashes, resources
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.contract import Contract, build_contract, stack_dir
 from infra.handoff.progress import HostResult
 from infra.handoff.runner import RunResult
 from infra.planning.plan import make_plan
@@ -184,9 +186,49 @@ def test_up_converges_the_hosts_that_drifted_and_no_others(
     assert runs == [["a", "b"], ["b"]]
 
 
+def test_a_repair_runs_what_differs_or_was_not_sealed_and_rolls_nothing_out() -> None:
+    report = HostReport("n", "r", "drift")
+    report.roles["base"] = RoleReport("stale")
+    report.roles["roce"] = RoleReport("not sealed", ran=False)
+    report.roles["tcp_tuning"] = RoleReport("not sealed", notes=["No space left"])
+    assert report.drifted_roles == ["tcp_tuning"]
+    report.roles["drift_watch"] = RoleReport("drift", [Difference("drift_watch", "t", "file", "/f", {}, {})])
+    assert report.drifted_roles == ["tcp_tuning", "drift_watch"]
+    plan = host_plan(report, Manifest(host="n"))
+    assert plan.roles == ["tcp_tuning", "drift_watch"]
+    assert plan.lines == ["drift_watch: file /f: ", "tcp_tuning is not sealed: No space left"]
+
+
+def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract = cluster()
+    monkeypatch.setattr(resources, "ROOT", tmp_path)
+    monkeypatch.setattr(resources, "load_contract", lambda _path: contract)
+    asked: list[str] = []
+
+    def scan_stack(_stack: str, hosts: list[str]) -> list[HostReport]:
+        asked.extend(hosts)
+        found = HostReport(hosts[0], "tokyo", "not sealed")
+        found.roles["base"] = RoleReport("not sealed", notes=["No space left"])
+        found.roles["roce"] = RoleReport("stale", notes=["the role changed"])
+        found.roles["drift_watch"] = RoleReport("clean")
+        return [found]
+
+    monkeypatch.setattr(resources, "scan_stack", scan_stack)
+    monkeypatch.setattr(resources.ConfigurationLifecycle, "_stale", lambda *_: [])
+    (tmp_path / stack_dir("s")).mkdir(parents=True)
+    (tmp_path / stack_dir("s") / "contract.json").write_text("{}")
+    wave = {"stack": "s", "wave": "tokyo", "hosts": {"tokyo-control-0": {}, "gone": {}}, "roles": {}}
+    assert resources.ConfigurationLifecycle().observe(wave) == [
+        "tokyo-control-0: base is not sealed: No space left; roce is stale: the role changed"
+    ]
+    assert asked == ["tokyo-control-0"]
+
+
 def test_where_the_nodes_own_copy_differs_every_role_runs() -> None:
     report = HostReport("n", "r", "drift")
-    report.roles["base"] = RoleReport("not sealed")
+    report.roles["base"] = RoleReport("clean")
     report.roles["drift_watch"] = RoleReport("drift", [Difference("drift_watch", "t", "file", "/f", {}, {})])
     assert report.drifted_roles == ["drift_watch"]
     copy = Difference("manifest", "t", "file", "/var/lib/causeway/manifest.json", {}, {})
