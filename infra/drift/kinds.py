@@ -47,6 +47,8 @@ class Uncovered(Exception):  # noqa: N818 - not an error: the answer that no rec
 
 Recorder = Callable[[Task], Iterator[Claim]]
 OWNERSHIP = ("mode", "owner", "group")
+UNIT_FOLDERS = ("/etc/systemd/", "/run/systemd/")
+"""Where somebody puts unit files that are no package's."""
 
 
 def _path(task: Task) -> str:

@@ -14,13 +14,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport
-from infra.drift.kinds import OWNERSHIP
+from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
 from infra.drift.manifest import Manifest, load_manifest
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError, ExitCode
-
-UNIT_FOLDERS = ("/etc/systemd/", "/run/systemd/")
-"""Where somebody puts unit files that are no package's."""
 
 
 @dataclass

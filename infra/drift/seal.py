@@ -14,7 +14,7 @@ from typing import Any
 
 from infra import ROOT
 from infra.drift.inputs import role_inputs
-from infra.drift.kinds import ASPECTS
+from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
 from infra.drift.manifest import (
     NODE_COPY,
     Entry,
@@ -135,11 +135,11 @@ class HostSeal:
         if before is None or before.want == entry.want:
             return entry
         if entry.kind == "unit":
-            entry = self._own_dropins(before, entry)
+            entry = self._own_unit_files(before, entry)
         if entry.kind in ("listing", "effective"):
             return self._only_governed(before, entry)
         if claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role):
-            return entry
+            return self._own_hold(before, claim, entry) if entry.kind == "package" else entry
         self.not_repaired.append(f"{entry.kind} {entry.key}")
         return before
 
@@ -155,14 +155,31 @@ class HostSeal:
         keys = {claim["key"] for _role, claim in self.claims}
         return keys | {entry.key for part in self.manifest.roles.values() for entry in part.entries}
 
-    def _own_dropins(self, before: Entry, entry: Entry) -> Entry:
-        """The unit without files that appeared beside it and that no task wrote: a restart loads them too."""
+    def _own_unit_files(self, before: Entry, entry: Entry) -> Entry:
+        """The unit without files that appeared beside or above it and that no task wrote.
+
+        A restart, for whatever reason, loads them too.
+        """
         old, new = set(before.want.get("dropins", ())), set(entry.want.get("dropins", ()))
         strangers = new - old - self._governed()
+        own: dict[str, Any] = {"dropins": sorted(new - strangers)} if strangers else {}
+        was, fragment = before.want.get("fragment"), str(entry.want.get("fragment"))
+        foreign = fragment.startswith(UNIT_FOLDERS) and fragment not in self._governed()
+        if was and fragment != was and foreign and entry.want["load"] != "masked":
+            strangers.add(fragment)
+            own["fragment"] = was
         if not strangers:
             return entry
         self.not_repaired.append(f"{entry.key} is changed by {', '.join(sorted(strangers))}")
-        return entry.model_copy(update={"want": entry.want | {"dropins": sorted(new - strangers)}})
+        return entry.model_copy(update={"want": entry.want | own})
+
+    def _own_hold(self, before: Entry, claim: Record, entry: Entry) -> Entry:
+        """The package with the hold it had, unless a task sets it: the task installed another package."""
+        hold = before.want.get("hold")
+        if "hold" in claim["reported"] or entry.want.get("hold") == hold:
+            return entry
+        self.not_repaired.append(f"{entry.key} is {'no longer ' if hold else ''}held")
+        return entry.model_copy(update={"want": entry.want | {"hold": hold}})
 
     def _only_governed(self, before: Entry, entry: Entry) -> Entry:
         """A directory's new listing and a program's new settings count as far as tasks account for them."""

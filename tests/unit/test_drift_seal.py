@@ -229,6 +229,33 @@ def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:
     assert "evil.conf" in made.not_repaired[0]
 
 
+def test_a_strangers_unit_file_is_not_blessed_by_a_restart_and_a_tasks_own_is() -> None:
+    unit = {"active": "active", "load": "loaded", "fragment": "/usr/lib/systemd/system/x.service"}
+    over = unit | {"fragment": "/etc/systemd/system/x.service"}
+    restarted = claim("unit", "x.service", changed=True)
+    seal({"base": record(restarted)}, unit)
+    made = seal({"base": record(restarted)}, over)
+    assert wants()["unit", "x.service"] == unit
+    assert made.not_repaired == ["x.service is changed by /etc/systemd/system/x.service"]
+    seal({"base": record(restarted)}, over | {"load": "masked"})
+    assert wants()["unit", "x.service"] == over | {"load": "masked"}, "a mask is no unit file"
+    seal({"base": record(restarted)}, unit)
+    seal({"base": record(claim("file", str(over["fragment"])), restarted)}, FOUND, over)
+    assert wants()["unit", "x.service"] == over
+
+
+def test_a_hold_is_not_blessed_by_the_installation_of_another_package() -> None:
+    package = {"installed": True, "version": "2", "hold": False}
+    installed = claim("package", "x", changed=True, reported={"installed": True})
+    seal({"base": record(installed)}, package)
+    made = seal({"base": record(installed)}, package | {"version": "3", "hold": True})
+    assert wants()["package", "x"] == package | {"version": "3"}
+    assert made.not_repaired == ["x is held"]
+    held = claim("package", "x", changed=True, reported={"installed": True, "hold": True})
+    seal({"base": record(held)}, package | {"hold": True})
+    assert wants()["package", "x"]["hold"] is True, "a task set it"
+
+
 def test_another_machine_under_the_same_name_starts_afresh() -> None:
     seal({"base": record(claim("file", "/a")), "more": record(claim("file", "/b"))}, FOUND, FOUND)
     seal({"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2")
