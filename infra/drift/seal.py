@@ -88,6 +88,11 @@ def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
     )
 
 
+def replaced(before: Entry, entry: Entry) -> bool:
+    """Whether what was a file is none: a task that edits one may follow a link that somebody put there."""
+    return entry.kind == "file" and before.want.get("type") == "file" != entry.want.get("type")
+
+
 class HostSeal:
     """Merges what a run recorded on one host into the host's manifest."""
 
@@ -138,7 +143,8 @@ class HostSeal:
             entry = self._own_unit_files(before, entry)
         if entry.kind in ("listing", "effective"):
             return self._only_governed(before, entry)
-        if claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role):
+        accounted = claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role)
+        if accounted and not replaced(before, entry):
             return self._own_hold(before, claim, entry) if entry.kind == "package" else entry
         self.not_repaired.append(f"{entry.kind} {entry.key}")
         return before

@@ -244,6 +244,14 @@ def test_a_strangers_unit_file_is_not_blessed_by_a_restart_and_a_tasks_own_is() 
     assert wants()["unit", "x.service"] == over
 
 
+def test_a_link_in_a_files_place_is_not_blessed_by_an_edit_through_it() -> None:
+    edited = claim("file", "/etc/x", changed=True)
+    seal({"base": record(edited)}, FOUND)
+    made = seal({"base": record(edited)}, {"type": "link", "target": "/srv/x", "mode": "0777"}, inputs="i2")
+    assert wants()["file", "/etc/x"] == FOUND
+    assert made.not_repaired == ["file /etc/x"]
+
+
 def test_a_hold_is_not_blessed_by_the_installation_of_another_package() -> None:
     package = {"installed": True, "version": "2", "hold": False}
     installed = claim("package", "x", changed=True, reported={"installed": True})
