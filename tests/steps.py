@@ -62,6 +62,8 @@ MEASURING = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them."""
 ASKED = ("test_vm",)
 """Test files that have not been seen to pass as a whole: machines without KVM have been too slow so far."""
+LATE = "consul"
+"""What the names of steps have in common that come last: ./run builds meanwhile what they need."""
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
 
 
@@ -70,7 +72,7 @@ def all_steps() -> list[Step]:
     folders = [name for name in QUICK_TESTS if any((ROOT / "tests" / name).rglob("test_*.py"))]
     quick_tests = [Step(name, (*PYTEST, f"tests/{name}")) for name in folders]
     nodes = [*_molecule_steps(), *_test_files("integration"), *_test_files("bench")]
-    return [*QUICK, *quick_tests, NODE_IMAGE, *nodes]
+    return [*QUICK, *quick_tests, NODE_IMAGE, *sorted(nodes, key=lambda step: LATE in step.name)]
 
 
 def _molecule_steps() -> Iterator[Step]:

@@ -11,7 +11,7 @@ require_go() { # require_go WHAT OTHERWISE: what is to be built, and what to do 
   export CGO_ENABLED=0 GOTOOLCHAIN=auto GOFLAGS="-mod=readonly -buildvcs=false"
   go_is_new_enough && return
   echo "Go is missing or older than 1.21: trying the distribution's package"
-  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends golang-go || true
+  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 golang-go || true
   hash -r
   go_is_new_enough && return
   echo "error: $1 can be neither downloaded nor built: building needs Go 1.21 or newer"

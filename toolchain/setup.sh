@@ -9,14 +9,15 @@ VENV=$CACHE/venv-$(sha256sum "$ROOT/requirements.lock" | cut -c 1-12)
 PULUMI_VERSION=3.259.0
 PULUMI_OLDEST=3.200.0
 PULUMI=$CACHE/pulumi-$PULUMI_VERSION
-SPACE_NEEDED_GIB=6 # the environment 0.5, Go's caches while building Pulumi 3.5, the node image and podman's copy 1.2
+SPACE_NEEDED_GIB=10 # the environment 0.5, Go's caches while building Pulumi 3.5 and Consul 4, the node image and podman's copy 1.2
 
-set_up() {
+set_up() { # set_up WORDS…: those that ./run was called with
   mkdir -p "$LOGS" "$CACHE" "$STATE/pulumi"
   trap stop_jobs EXIT
   trap 'exit 130' INT TERM
   install_packages
   if ! venv_ready || ! { pulumi_on_path || pulumi_ready; }; then require_space; fi
+  if wants_consul "$@" && ! consul_ready; then begin_consul; fi
   venv_ready || background environment "installing the Python packages (once; about 1 minute)" \
     once "$VENV.lock" venv_ready make_venv
   pulumi_on_path || pulumi_ready || background pulumi \
@@ -150,6 +151,26 @@ pulumi_on_path() { # a pulumi of the user's that is new enough; asking it takes 
 }
 
 pulumi_ready() { [[ -x $PULUMI/bin/pulumi ]]; }
+
+wants_consul() { # whether what is called comes to nodes with Consul; a wrong answer costs time only
+  case $1 in
+    up) grep -qs 'kind: consul' "$ROOT/Pulumi.${2:-local}.yaml" ;;
+    test) (($# == 1)) || [[ " $* " == *consul* ]] ;;
+    *) false ;;
+  esac
+}
+
+consul_version() { sed -n 's/^consul_version: //p' "$ROOT/roles/consul/defaults/main.yml"; }
+
+consul_ready() { [[ -x $CACHE/consul-$(consul_version)/consul ]]; }
+
+begin_consul() { # nobody waits for it here: the role does, once it needs it. What is interrupted meanwhile may be resumed.
+  say "consul: obtaining Consul $(consul_version) beside everything else" \
+    "(once; about 8 minutes where it has to be built; log: $(log_of consul))"
+  require_space
+  setsid nice "$ROOT/toolchain/install-consul" "$(consul_version)" "$CACHE/consul-$(consul_version)" \
+    >>"$(log_of consul)" 2>&1 </dev/null &
+}
 
 raise_limits() { # one systemd node takes about 5 inotify instances and 2 keyrings
   local key value file

@@ -67,6 +67,26 @@ def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
     assert run(*show, env=users).stdout.strip() == "/etc/hostname"
 
 
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (("up",), True),
+        (("up", "no-such-stack"), False),
+        (("test",), True),
+        (("test", "quick"), False),
+        (("test", "quick", "molecule-consul-default"), True),
+        (("down",), False),
+        (("exec", "true"), False),
+    ],
+)
+def test_consul_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: bool) -> None:
+    script = 'CACHE=/nowhere; . "$ROOT/toolchain/setup.sh"; wants_consul "$@"'
+    done = subprocess.run(
+        ["bash", "-euc", script, "bash", *words], env={**os.environ, "ROOT": str(RUN.parent)}, check=False
+    )
+    assert (done.returncode == 0) == wanted
+
+
 def test_preparing_a_prepared_machine_takes_less_than_half_a_second() -> None:
     took_s = []
     for _ in range(3):  # the best of three: other steps run beside this one

@@ -122,6 +122,14 @@ def test_a_step_to_be_asked_for_runs_by_its_name_only(tmp_path: Path) -> None:
     assert "integration-vm" in {step.name for step in steps.chosen(["integration-vm"])}
 
 
+def test_what_needs_a_long_build_comes_last(tmp_path: Path) -> None:
+    for name in ("roles/consul/molecule/default/molecule.yml", "tests/integration/test_stack.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    names = [step.name for step in steps.all_steps()]
+    assert names[-2:] == ["integration-stack", "molecule-consul-default"]
+
+
 def test_unknown_word_names_the_nearest_step() -> None:
     with pytest.raises(ValueError, match="did you mean mypy"):
         steps.chosen(["mypi"])
