@@ -120,6 +120,9 @@ def _ssh_variables(region: RegionContract, contract: Contract, root: Path) -> di
         "ansible_user": region.ssh_user,
         "ansible_ssh_private_key_file": str(root / Path(region.ssh_private_key_file).expanduser()),
         "ansible_ssh_common_args": _ssh_arguments(root / contract.known_hosts_file),
+        # Mitogen names its own before these arguments.
+        "mitogen_ssh_keepalive_interval": SSH_ALIVE_INTERVAL_S,
+        "mitogen_ssh_keepalive_count": SSH_ALIVE_COUNT,
     }
     if region.ssh_user != "root":
         variables["ansible_become"] = True

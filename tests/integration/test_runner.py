@@ -172,7 +172,7 @@ def test_a_host_whose_key_is_not_the_known_one_is_not_talked_to(
     runner.inventory.write_text(json.dumps(inventory))
     result = runner(PING, "a")
     assert result.hosts["a"].state == "unreachable"
-    assert result.hosts["a"].message.endswith("Host key verification failed.")
+    assert "mismatching host key" in result.hosts["a"].message
 
 
 def test_a_playbook_that_does_not_parse_is_the_cause(runner: Runner) -> None:
@@ -263,13 +263,15 @@ def test_an_interrupt_ends_everything_that_was_started(runner: Runner, number: s
     command = [sys.executable, "-c", INTERRUPTED, str(runner.folder)]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        wait_until(lambda: len([line for line in started_processes(mark) if line.startswith("sleep")]) == 2)
+        wait_until(lambda: any(line.startswith("sleep") for line in started_processes(mark)))
         process.send_signal(number)
         process.wait(timeout=20)
     finally:
         process.kill()
     assert process.returncode == (-9 if number == signal.SIGKILL else 1)
     wait_until(lambda: not started_processes(str(runner.folder / "playbook.yml")))
+    if number == signal.SIGKILL:  # a module at work on this machine outlives its Ansible, until the next run
+        assert not runner(PING, "a").failed
     wait_until(lambda: not started_processes(mark))
 
 
