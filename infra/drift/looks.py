@@ -237,13 +237,13 @@ class Look:
 
     def sysctl(self, key: str, how: How) -> Found:
         """The value in force, and the one that the next boot sets from `how["file"]`."""
-        path = key.translate({ord("."): "/", ord("/"): "."})  # a/b.c: a dot in an interface's name
+        path = setting_path(key)
         found: Found = {"live": words_of("/proc/sys/" + path)}
         if how.get("file"):
             kept = None
             for line in text_of(how["file"], "").splitlines():
                 name, equals, value = line.partition("=")
-                if equals and name.strip().lstrip("-").replace("/", ".") == key:
+                if equals and setting_path(name.strip().lstrip("-")) == path:
                     kept = " ".join(value.split())
             found["kept"] = kept
         return found
@@ -361,6 +361,11 @@ class Look:
             head = [int.from_bytes(handle.read(4), sys.byteorder) for _ in range(8)]
             handle.seek(head[5])  # struct locarhead of glibc: offset and length of its string table
             return set(handle.read(head[6]).decode("ascii", "replace").split("\0"))
+
+
+def setting_path(key: str) -> str:
+    """A sysctl's path below /proc/sys: what separates first separates throughout (sysctl.d(5))."""
+    return key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
 
 
 def shown_key(line: str) -> str:

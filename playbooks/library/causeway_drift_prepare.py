@@ -103,7 +103,7 @@ class Preparation:
     def settings(self) -> None:
         """Sysctls in force and mount options."""
         for key, value in self.todo.get("sysctls", {}).items():
-            setting = Path("/proc/sys", *key.split("/") if "/" in key else key.split("."))
+            setting = Path("/proc/sys", setting_path(key))
             self.do(f"set {key} to {value}", lambda s=setting, v=value: s.write_text(v))
         if name := self.todo.get("hostname"):
             self.do(f"/etc/hostname says {name}", lambda: Path("/etc/hostname").write_text(f"{name}\n"))
@@ -195,6 +195,11 @@ class Preparation:
             self.module.warn(f"{path}: {error}")
         finally:
             os.close(handle)
+
+
+def setting_path(key: str) -> str:
+    """A sysctl's path below /proc/sys, as the probe has it: a module sees nothing of the checkout."""
+    return key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
 
 
 def below(starts: list[str]) -> list[str]:

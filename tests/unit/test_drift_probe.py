@@ -196,10 +196,19 @@ def test_the_kernels_values_and_this_machines_accounts() -> None:
     assert seal("package", "no-such-package") == {"installed": False, "version": None, "hold": False}
 
 
+def test_who_is_in_a_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Look, "table", lambda *_: [["gpu", "x", "4242", "night,day"], ["day", "x", "1", ""]])
+    look = Look(SALT, "scan", [])
+    assert look.group("gpu", {}) == {"exists": True, "gid": "4242", "members": ["day", "night"]}
+    assert look.group("day", {})["members"] == []
+
+
 def test_a_sysctl_is_compared_in_force_and_on_disk(tmp_path: Path) -> None:
     kept = tmp_path / "90.conf"
     kept.write_text("# a comment\nvm.swappiness = 10\n")
     assert seal("sysctl", "vm.swappiness", file=str(kept))["kept"] == "10"
+    kept.write_text("-vm/swappiness=20\n")
+    assert seal("sysctl", "vm.swappiness", file=str(kept))["kept"] == "20"
     kept.write_text("")
     assert seal("sysctl", "vm.swappiness", file=str(kept))["kept"] is None
 

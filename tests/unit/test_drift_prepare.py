@@ -1,0 +1,56 @@
+"""What a repair does before the roles run, where no role of today needs it on a live node."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infra.drift.looks import setting_path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The Ansible module, to which `/proc/sys` is a folder of the test's own."""
+    path = ROOT / "playbooks" / "library" / "causeway_drift_prepare.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    own = tmp_path / "sys"
+    monkeypatch.setattr(
+        loaded, "Path", lambda root, *parts: own.joinpath(*parts) if root == "/proc/sys" else 0
+    )
+    return loaded
+
+
+def prepared(module: ModuleType, *, check_mode: bool = False, **obstacles: Any) -> list[str]:
+    """What was done, in words."""
+    parameters = {"obstacles": obstacles, "remove_added": False}
+    preparation = module.Preparation(SimpleNamespace(params=parameters, check_mode=check_mode))
+    preparation.all()
+    return list(preparation.changes)
+
+
+NAMES = {
+    "net.ipv4.ip_forward": "net/ipv4/ip_forward",
+    "net.ipv4.conf.eth0/5.rp_filter": "net/ipv4/conf/eth0.5/rp_filter",
+    "net/ipv4/conf/eth0.7/rp_filter": "net/ipv4/conf/eth0.7/rp_filter",
+}
+"""Names of settings → their paths (sysctl.d(5))."""
+
+
+@pytest.mark.parametrize(("name", "path"), NAMES.items())
+def test_a_sysctl_gets_its_sealed_value(module: ModuleType, tmp_path: Path, name: str, path: str) -> None:
+    setting = tmp_path / "sys" / path
+    setting.parent.mkdir(parents=True)
+    setting.write_text("9")
+    assert prepared(module, check_mode=True, sysctls={name: "1"}) == [f"set {name} to 1"]
+    assert setting.read_text() == "9", "in check mode it is only said"
+    assert prepared(module, sysctls={name: "1"}) == [f"set {name} to 1"]
+    assert setting.read_text() == "1"
+    assert setting_path(name) == path, "where the probe reads it"
