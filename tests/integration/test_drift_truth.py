@@ -20,6 +20,9 @@ NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB
 KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
 USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
 
+FREEZE = """python3 -c 'import fcntl; fcntl.ioctl(open("{}"), 0x40086602, b"\\x10" + bytes(7))'"""
+"""Sets the immutable bit; the nodes have no chattr."""
+
 # What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
 DRIFTS = {
     (A, "base"): (
@@ -49,17 +52,24 @@ DRIFTS = {
         ("file", "/etc/issue", "chmod 4755 {}"),
         ("file", "/etc/profile.d/truth.sh", "rm {}"),
         ("interface", "lo", "ip link set lo mtu 30000"),
-        ("mount", "/mnt/truth", "umount {}"),
+        ("mount", "/mnt/truth", "umount {} && sed -i s/size=1m/size=3m/ /etc/fstab"),
         ("user", "truth", "usermod -s /bin/bash -G daemon truth && echo truth:guess | chpasswd"),
         ("authorized_keys", KEYS, f"echo '{NEW_KEY}' >> {KEYS}"),
         ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
+        ("file", "/run/truth.conf", FREEZE),
+        ("file", "/srv/truth.conf", "rm -r /srv"),
+        ("unit", "chrony.service",
+         "cp /usr/lib/systemd/system/{} /etc/systemd/system/ && systemctl daemon-reload"),
         ("sysctl", "net.ipv4.ip_default_ttl", "sysctl -qw net.ipv4.ip_default_ttl=99"),
     ),
     (A, "tcp_tuning"): (
         ("sysctl", "net.ipv4.tcp_mtu_probing", "sysctl -qw net.ipv4.tcp_mtu_probing=2"),
-        ("unit", "causeway-wan-routes.service", "systemctl disable -q --now causeway-wan-routes"),
+        ("unit", "causeway-wan-routes.service", "systemctl stop causeway-wan-routes"),
+        ("unit", "causeway-wan-routes.service",
+         "cd /etc/systemd/system && mkdir -p {}.d && echo '[Service]' > {}.d/x.conf"
+         " && systemctl daemon-reload"),
     ),
     (A, "drift_watch"): (
         ("unit", "causeway-drift-watch.timer", "systemctl stop causeway-drift-watch.timer"),
@@ -67,7 +77,7 @@ DRIFTS = {
     ),
     (A, "roce"): (
         ("check", "causeway-roce check",
-         "systemctl stop causeway-roce@rail0 && ip address flush dev rail0 && ip link set rail0 mtu 1500"),
+         "systemctl stop causeway-roce@rail0 && ip address flush dev rail0"),
         ("unit", "causeway-roce@rail0.service", "systemctl disable -q {}"),
         ("file", "/etc/nccl.conf", "sed -i s/NCCL_IB_TC=.*/NCCL_IB_TC=0/ {}"),
         ("file", "/etc/causeway/roce.json", "sed -i s/9000/1500/ {}"),
@@ -79,7 +89,9 @@ DRIFTS = {
         ("file", "/etc/truth/line.conf", "mv {} /tmp/ && ln -s /tmp/line.conf {}"),
         ("file", "/etc/truth/block.conf", "rm {} && mkdir {}"),
         ("file", "/etc/truth/plain.conf", "rm {} && mkfifo {}"),
-        ("mount", "/mnt/truth", "mount -o remount,noexec,size=2m {} && sed -i s/size=1m/size=3m/ /etc/fstab"),
+        ("file", "/run/truth.conf", "echo level = 6 > {} && " + FREEZE),
+        ("route", "192.0.2.0/24", "ip route replace 192.0.2.0/24 dev lo metric 42 mtu 1400"),
+        ("mount", "/mnt/truth", "mount -o remount,noexec,size=2m {}"),
         ("user", "truth", "userdel truth; groupdel truth 2>/dev/null; true"),
         ("group", "truth", "true"),
         ("authorized_keys", KEYS, "truncate -s 0 {}"),
@@ -113,11 +125,14 @@ PARTS = {
     (A, "user", "truth"): {"shell", "groups", "password"},
     (A, "unit", "truth.service"): {"active", "enabled"},
     (A, "package", "unattended-upgrades"): {"version"},
-    (A, "unit", "chrony.service"): {"active", "dropins"},
+    (A, "unit", "chrony.service"): {"active", "dropins", "fragment"},
     (A, "unit", "causeway-roce@rail0.service"): {"active", "enabled"},
+    (A, "file", "/run/truth.conf"): {"immutable"},
     (B, "unit", "truth.service"): {"dropins"},
     (B, "unit", "chrony.service"): {"active", "enabled", "load"},
-    (B, "mount", "/mnt/truth"): {"fstab", "mounted"},
+    (A, "mount", "/mnt/truth"): {"fstab", "mounted"},
+    (A, "unit", "causeway-wan-routes.service"): {"active", "dropins"},
+    (B, "mount", "/mnt/truth"): {"mounted"},
     (B, "package", "unattended-upgrades"): {"installed"},
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
 }
@@ -127,6 +142,7 @@ ADDED = (
     ("authorized_keys", ROOTS_KEYS, "stranger"),
     ("authorized_keys", KEYS, "stranger"),
     ("effective", "sshd -T", "maxsessions 3"),
+    ("check", "causeway-roce check", "rail0 address differs"),
 )
 NAMES = [f"{node}: {command[:60]}" for node, command, *_ in TABLE]
 Report = dict[str, Any]

@@ -28,10 +28,19 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return loaded
 
 
-def prepared(module: ModuleType, *, check_mode: bool = False, **obstacles: Any) -> list[str]:
-    """What was done, in words."""
+def prepared(
+    module: ModuleType, commands: list[list[str]] | None = None, *, check_mode: bool = False, **obstacles: Any
+) -> list[str]:
+    """What was done, in words; `commands` takes what would have been run."""
+
+    def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
+        assert commands is not None
+        commands.append(argv)
+        return 0, "", ""
+
     parameters = {"obstacles": obstacles, "remove_added": False}
-    preparation = module.Preparation(SimpleNamespace(params=parameters, check_mode=check_mode))
+    ansible = SimpleNamespace(params=parameters, check_mode=check_mode, run_command=run_command)
+    preparation = module.Preparation(ansible)
     preparation.all()
     return list(preparation.changes)
 
@@ -54,3 +63,9 @@ def test_a_sysctl_gets_its_sealed_value(module: ModuleType, tmp_path: Path, name
     assert prepared(module, sysctls={name: "1"}) == [f"set {name} to 1"]
     assert setting.read_text() == "1"
     assert setting_path(name) == path, "where the probe reads it"
+
+
+def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:
+    commands: list[list[str]] = []
+    assert prepared(module, commands, restart=["x.service"]) == ["restarted x.service"]
+    assert commands == [["systemctl", "daemon-reload"], ["systemctl", "try-restart", "x.service"]]
