@@ -1,5 +1,6 @@
 """What `./run` does with its words. These tests run inside it, so the machine is set up already."""
 
+import json
 import os
 import subprocess
 import time
@@ -56,6 +57,11 @@ def test_exec_finds_the_project_s_tools_and_not_the_system_s() -> None:
     assert Path(molecule).parent == Path(python).parent
     assert (Path(python).parent.parent / ".complete").exists()
     assert os.access(pulumi, os.X_OK)
+
+
+def test_the_environment_tells_pulumi_what_is_installed() -> None:
+    done = run("exec", "python", "-m", "pip", "list", "-v", "--format", "json")
+    assert "pulumi" in {package["name"] for package in json.loads(done.stdout)}
 
 
 def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
