@@ -127,7 +127,7 @@ python_to_use() { # the system's own first: it stays when somebody's pyenv chang
   die "no Python 3.11 or newer with venv was found" "install python3 and python3-venv"
 }
 
-venv_ready() { [[ -e $VENV/.complete && -e $VENV/bin/pip ]]; }
+venv_ready() { [[ -e $VENV/.complete ]]; }
 
 make_venv() {
   local python uv=$VENV.uv
@@ -135,8 +135,7 @@ make_venv() {
   "$python" -m venv --clear "$uv"
   "$uv/bin/pip" install --quiet --require-hashes -r "$ROOT/toolchain/uv.lock.txt"
   # Scripts in a venv carry its path, so it is made in place; .complete is what tells it from a half-made one.
-  # With pip: Pulumi asks it what is installed, and goes no further without an answer.
-  "$python" -m venv --clear "$VENV"
+  "$python" -m venv --clear --without-pip "$VENV" # the lock names one
   "$uv/bin/uv" pip sync --python "$VENV/bin/python" --require-hashes "$ROOT/requirements.lock"
   rm -rf "$uv"
   touch "$VENV/.complete"
