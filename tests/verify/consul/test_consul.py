@@ -48,7 +48,8 @@ def addresses(name):
 print(json.dumps({name: addresses(name) for name in sys.argv[2:]}))
 """
 
-# What a server says to a caller that speaks no TLS: b"" where it hangs up.
+# What a server says to a caller that speaks no TLS: "" where it hangs up. To `rpc`, which asks who leads
+# (msgpack: {"ServiceMethod": "Status.Leader", "Seq": 1}, {}), it would tell.
 SPEAK_PLAINLY = """
 import json, socket, sys
 def says(port, words):
@@ -59,7 +60,7 @@ def says(port, words):
     except OSError as error:
         return type(error).__name__
 print(json.dumps({
-    "rpc": says(8300, b"\\x01" + bytes(64)),
+    "rpc": says(8300, b"\\0\\x82\\xadServiceMethod\\xadStatus.Leader\\xa3Seq\\x01\\x80"),
     "api": says(8501, b"GET /v1/status/leader HTTP/1.0\\r\\n\\r\\n"),
     "http": says(8500, b"GET /v1/status/leader HTTP/1.0\\r\\n\\r\\n"),
 }))
