@@ -37,8 +37,6 @@ class Step:
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
     """Measures time, or changes what other steps stand on."""
-    asked: bool = False
-    """Runs only where it is asked for by name."""
     folder: Path = ROOT
 
     @property
@@ -58,10 +56,9 @@ QUICK = (
 QUICK_TESTS = ("unit", "components", "golden", "repo")
 # Everything else that runs stands on it.
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, alone=True)
-MEASURING = ("test_local_engine", "test_wan")
-"""Test files that compare rates and round trips with what is declared: no other load beside them."""
-ASKED = ("test_vm",)
-"""Test files that have not been seen to pass as a whole: machines without KVM have been too slow so far."""
+ALONE = ("test_local_engine", "test_vm", "test_wan")
+"""Test files that compare rates and round trips with what is declared, or emulate every instruction of two
+machines: no other load beside them."""
 LATE = "consul"
 """What the names of steps have in common that come last: ./run builds meanwhile what they need."""
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
@@ -87,18 +84,18 @@ def _test_files(kind: str) -> Iterator[Step]:
     for path in sorted((ROOT / "tests" / kind).glob("test_*.py")):
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
-        alone = kind == "bench" or path.stem in MEASURING
-        yield Step(name, command, quick=False, alone=alone, asked=path.stem in ASKED)
+        alone = kind == "bench" or path.stem in ALONE
+        yield Step(name, command, quick=False, alone=alone)
 
 
 def chosen(words: list[str]) -> list[Step]:
-    """The steps that the command line's words name, in order; all but those to be asked for without a word.
+    """The steps that the command line's words name, in order; all without a word.
 
     Raises ValueError for a word that names none.
     """
     steps = all_steps()
     if not words:
-        return [step for step in steps if not step.asked]
+        return steps
     names = [step.name for step in steps]
     for word in words:
         if word != "quick" and word not in names:
@@ -221,17 +218,11 @@ async def _main(steps: list[Step]) -> int:
     return 1 if run.failed or run.waiting else 0
 
 
-def _kind(step: Step) -> str:
-    if step.asked:
-        return "by name only"
-    return "quick" if step.quick else "full"
-
-
 def main(words: list[str]) -> int:
     """Run the steps the words name; see the module's docstring for the exit status."""
     if words == ["list"]:
         for step in all_steps():
-            print(f"{step.name:<40} {_kind(step)}")
+            print(f"{step.name:<40} {'quick' if step.quick else 'full'}")
         return 0
     try:
         steps = chosen(words)

@@ -94,6 +94,17 @@ class Checkout:
         assert process.returncode == expect, f"ended with {process.returncode}, not {expect}:\n{said}"
         return said
 
+    def pulumi_of(self, process: "subprocess.Popen[str]") -> int:
+        """The Pulumi CLI that a started `./run up` has come to."""
+        wait_for(lambda: processes_of(process.pid, "pulumi"), "pulumi to start")
+        return processes_of(process.pid, "pulumi")[0]
+
+    def kill(self, process: "subprocess.Popen[str]") -> None:
+        """`kill -9` of the Pulumi CLI; what it had started has to end by itself."""
+        os.kill(self.pulumi_of(process), signal.SIGKILL)
+        assert "does not stand as declared" in self.finish(process, expect=1)
+        wait_for(lambda: not at_work(self.folder), "an end of all that Pulumi had started", 60)
+
     def up(self, expect: int = 0) -> str:
         """`./run up` of the stack."""
         return self.run("up", self.stack, expect=expect)

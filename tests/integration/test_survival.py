@@ -4,9 +4,7 @@ The tests are one story: first nothing can stand, then a stack stands that is ki
 """
 
 import json
-import os
 import re
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 
 from infra.providers.local import daemons, sweep
 from infra.providers.local.names import link_dir
-from tests.integration.checkout import Checkout, at_work, processes_of, region, said, two_regions, wait_for
+from tests.integration.checkout import Checkout, region, said, two_regions, wait_for
 
 NODES = {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
 ZONE = "/usr/share/zoneinfo/Asia/Seoul"
@@ -93,36 +91,22 @@ def test_too_little_disk(checkout: Checkout, tiny_disk: dict[str, str]) -> None:
     assert re.search(r"has 0\.\d GiB free, nodes need at least", refused(checkout, env=tiny_disk))
 
 
-def pulumi_of(process: Any) -> int:
-    """The Pulumi CLI that a started `./run up` has come to."""
-    wait_for(lambda: processes_of(process.pid, "pulumi"), "pulumi to start")
-    return processes_of(process.pid, "pulumi")[0]
-
-
-def kill(checkout: Checkout, process: Any) -> None:
-    """`kill -9` of the Pulumi CLI; what it had started has to end by itself."""
-    os.kill(pulumi_of(process), signal.SIGKILL)
-    printed = checkout.finish(process, expect=1)
-    assert "does not stand as declared" in printed
-    wait_for(lambda: not at_work(checkout.folder), "an end of all that Pulumi had started", 60)
-
-
 def test_up_adopts_what_killed_ones_have_made(checkout: Checkout) -> None:
     declare(checkout)
     process = checkout.start("up", checkout.stack)
     wait_for(checkout.instances, "the first node")
-    kill(checkout, process)
+    checkout.kill(process)
     first = checkout.instances()
 
     process = checkout.start("up", checkout.stack)
     wait_for(lambda: "base :" in ansible_output(checkout), "the first task of a role")
-    kill(checkout, process)
+    checkout.kill(process)
     second = checkout.instances()
     assert first.items() <= second.items()
     assert second.keys() == NODES
 
     process = checkout.start("up", checkout.stack)
-    pulumi_of(process)
+    checkout.pulumi_of(process)
     printed = checkout.run("up", checkout.stack, expect=1)
     assert f"stack {checkout.stack} is being worked on by process {process.pid}" in printed
     checkout.finish(process)

@@ -115,13 +115,6 @@ def test_words_choose_steps_and_what_needs_nodes_brings_their_image(tmp_path: Pa
     assert found == ["node-image", "molecule-base-default", "integration-two-regions"]
 
 
-def test_a_step_to_be_asked_for_runs_by_its_name_only(tmp_path: Path) -> None:
-    (tmp_path / "tests/integration").mkdir(parents=True)
-    (tmp_path / "tests/integration/test_vm.py").touch()
-    assert "integration-vm" not in {step.name for step in steps.chosen([])}
-    assert "integration-vm" in {step.name for step in steps.chosen(["integration-vm"])}
-
-
 def test_what_needs_a_long_build_comes_last(tmp_path: Path) -> None:
     for name in ("roles/consul/molecule/default/molecule.yml", "tests/integration/test_stack.py"):
         (tmp_path / name).parent.mkdir(parents=True)
