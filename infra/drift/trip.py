@@ -12,6 +12,7 @@ import os
 import shlex
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -210,8 +211,9 @@ async def execute(
     try:
         async with asyncio.timeout(limit_s):
             process = await connection.create_process(command, encoding=None)
-            process.stdin.write(data)
-            process.stdin.write_eof()
+            with suppress(OSError):  # it may have ended already, for want of a Python: its status says so
+                process.stdin.write(data)
+                process.stdin.write_eof()
             said = b""
             while not said.endswith(b"\n") and (more := await process.stdout.read(1 << 18)):
                 said += more  # one line is all: a process whose look hangs in the kernel does not end
@@ -221,6 +223,8 @@ async def execute(
                 return said, b"", None
             complaint = await process.stderr.read(1 << 16)
             await process.wait_closed()
+            if process.exit_status is None and not process.exit_signal:
+                raise TripError("the connection broke", reached=True)
             return said, complaint, process.exit_status
     except TimeoutError:
         raise TripError(f"logged in, then no answer within {limit_s:g} s", reached=True) from None

@@ -1,0 +1,42 @@
+"""One trip to a node: what is said of a program that does not do what it should."""
+
+import asyncio
+
+import asyncssh
+import pytest
+
+from infra.drift import trip
+
+
+async def answer(ends: int | None) -> tuple[bytes, bytes, int | None]:
+    """What a trip brings from a node whose program ends at once with a status, or whose connection breaks."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+
+    class Open(asyncssh.SSHServer):
+        def begin_auth(self, username: str) -> bool:  # noqa: ARG002 - asyncssh names it
+            return False
+
+    def program(process: "asyncssh.SSHServerProcess[bytes]") -> None:
+        if ends is None:
+            process.channel.get_connection().abort()
+        else:
+            process.exit(ends)
+
+    server = await asyncssh.listen(
+        "127.0.0.1", 0, server_factory=Open, server_host_keys=[key], process_factory=program, encoding=None
+    )
+    connection = await asyncssh.connect("127.0.0.1", server.get_port(), known_hosts=None, config=None)
+    try:
+        return await trip.execute(connection, "python3", b"x" * 100_000, 20)
+    finally:
+        connection.abort()
+        server.close()
+
+
+def test_a_program_that_ends_before_it_reads_tells_by_its_status_why() -> None:
+    assert asyncio.run(answer(127)) == (b"", b"", 127)
+
+
+def test_a_connection_that_breaks_is_no_program_that_failed() -> None:
+    with pytest.raises(trip.TripError, match="the connection broke"):
+        asyncio.run(answer(None))
