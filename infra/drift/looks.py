@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # importing typing costs more than all the looking
 
 TEXT_LIMIT_BYTES = 65536
 CHUNK_BYTES = 1 << 20
+LARGE_BYTES = 4 << 20
 IMMUTABLE = 0x10
 FS_IOC_GETFLAGS = 0x80086601
 WORLD_READABLE = 0o004
@@ -100,10 +101,12 @@ class Look:
     def content(self, key: str, status: os.stat_result, how: How) -> Found:
         """Hash and immutable bit of a regular file; its text where that is no secret."""
         whole, plain, kept = sha256(self.salt), None, b""
-        if how.get("sha1"):
+        large = status.st_size > LARGE_BYTES  # OpenSSL is six times as fast, and takes 5 ms to load
+        if large or how.get("sha1"):
             import hashlib
 
-            plain = hashlib.sha1()  # noqa: S324 - what Ansible reports
+            whole = hashlib.sha256(self.salt) if large else whole
+            plain = hashlib.sha1() if how.get("sha1") else None  # noqa: S324 - what Ansible reports
         handle = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             flags = self.flags(handle)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.drift import probe
-from infra.drift.looks import KINDS, Look, shown_key
+from infra.drift.looks import KINDS, LARGE_BYTES, Look, shown_key
 from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
 
@@ -109,9 +109,11 @@ def test_a_readable_file_in_a_closed_directory_is_no_public_text(file: Path) -> 
     assert "_text" not in seal("file", file)
 
 
-def test_hashes_are_salted(file: Path) -> None:
+@pytest.mark.parametrize("size", [10, LARGE_BYTES + 1], ids=["small", "large"])
+def test_hashes_are_salted(file: Path, size: int) -> None:
     import hashlib
 
+    file.write_bytes(b"x" * size)
     digest = seal("file", file)["digest"]
     assert digest == hashlib.sha256(SALT.encode() + file.read_bytes()).hexdigest()[:32]
     assert digest not in hashlib.sha256(file.read_bytes()).hexdigest()
