@@ -210,7 +210,10 @@ def _forget_environment(_status: Mapping[str, Any], runner_config: Any) -> None:
 
 
 def _start_with_parent(runner: ansible_runner.Runner) -> None:
-    """Let Ansible end with this process, also when that is killed, and keep Pulumi's secrets from it."""
+    """Let Ansible end with this process, also when that is killed, and keep Pulumi's secrets from it.
+
+    A module at work on this machine outlives an Ansible that ends so; the next run ends it.
+    """
     config = runner.config
     config.env = {name: value for name, value in config.env.items() if not name.startswith("PULUMI_")}
     if setpriv := shutil.which("setpriv"):

@@ -3,8 +3,8 @@
 Side by side: the scan of everything, the same through the command, `ansible-playbook --check` of site.yml,
 the same under Mitogen, `pyinfra --dry` for the files the roles wrote, and a bare login (asyncssh, OpenSSH)
 with as many connections at once. Then CPU and memory of the controller with 125, 500 and 1,250 sessions to
-the nodes there are, and the repair of one node among all beside that role's tasks on it. Mitogen and pyinfra
-are installed into a throw-away folder.
+the nodes there are, and the repair of one node among all beside that role's tasks on it. pyinfra is installed
+into a throw-away folder.
 
 Usage: ./run exec python tests/bench/bench_drift.py [--stack STACK] [--part PART]… [--sessions N]… [--json F]
 Without a stack of this checkout that stands and is clean, one of 20 nodes is stood up in a checkout of its
