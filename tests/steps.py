@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import difflib
 import os
+import re
 import signal
 import sys
 import time
@@ -23,6 +24,8 @@ AT_ONCE = 2
 LIMIT_S = 2400  # a step that takes longer hangs
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
+SHOWN_FAILURES, SHOWN_CHARACTERS = 10, 300
+FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL")
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 
@@ -178,14 +181,22 @@ class Run:
         self.ending += [asyncio.ensure_future(_end(process)) for process in self.processes.values()]
 
     def report(self) -> None:
-        """Print the end of each failed step's log, and the count."""
+        """Print the end of each failed step's log; at the very end, where nothing is cut off, what failed."""
         for step in self.failed:
             lines = step.log.read_text(errors="replace").splitlines()
             print(f"\n── {step.name}: {' '.join(step.command)}\n   {step.log.relative_to(ROOT)}")
             print("\n".join(f"   {line}" for line in lines[-SHOWN_LINES:]))
         if self.waiting:
             print(f"\nnot run: {', '.join(step.name for step in self.waiting)}")
+        for step in self.failed:
+            print(f"\nFAILED {step.name}", *failures(step.log), sep="\n   ")
         print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)
+
+
+def failures(log: Path) -> list[str]:
+    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict."""
+    lines = log.read_text(errors="replace").splitlines()
+    return [line[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)][-SHOWN_FAILURES:]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -34,6 +34,16 @@ def test_last_line_counts_steps_and_the_exit_status_says_whether_one_failed(
     assert "   because" in output.splitlines()
 
 
+def test_what_failed_in_each_step_stands_below_all_logs(capsys: pytest.CaptureFixture[str]) -> None:
+    one = "FAILED tests/integration/test_x.py::test_y - AssertionError"
+    noise = "for i in $(seq 200); do echo noise; done; exit 1"
+    asyncio.run(steps._main([shell("one", f"echo '{one}'; {noise}"), shell("two", noise)]))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines.index("FAILED two") > lines.index("FAILED one") > len(lines) - 7
+    assert lines[lines.index("FAILED one") + 1] == one
+    assert "FAILED two" in lines[-5:]
+
+
 def test_all_passed_is_exit_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert asyncio.run(steps._main([shell("one", "true"), shell("two", "true")])) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
