@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import pulumi
 
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract
 from infra.handoff.resources import SshKey
 from infra.handoff.secrets import Secret
 from infra.planning.discovery import SECRETS

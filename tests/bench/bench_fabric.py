@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from infra.checks import check, parse_spec
-from infra.handoff.contract import build_contract
+from infra.handoff.build_contract import build_contract
 from infra.planning import cabling, diagram, sonic
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract
 from infra.handoff.inventory import inventory_data
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from infra.checks.load import load_spec
-from infra.handoff.contract import build_contract
+from infra.handoff.build_contract import build_contract
 from infra.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]

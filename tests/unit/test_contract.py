@@ -7,7 +7,8 @@ import pytest
 
 from infra.checks.load import load_spec
 from infra.errors import CausewayError
-from infra.handoff.contract import Contract, build_contract, load_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract, load_contract
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec
 

@@ -13,7 +13,8 @@ from infra.drift.manifest import Manifest
 from infra.drift.repair import host_plan
 from infra.errors import ExitCode
 from infra.handoff import hashes, resources
-from infra.handoff.contract import Contract, build_contract, stack_dir
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract, stack_dir
 from infra.handoff.progress import HostResult
 from infra.handoff.runner import RunResult
 from infra.planning.plan import make_plan

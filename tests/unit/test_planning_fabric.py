@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.handoff.contract import build_contract
+from infra.handoff.build_contract import build_contract
 from infra.planning import cabling
 from infra.planning import fabric as planning
 from infra.planning.fabric import Counts

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from infra.handoff import resources, ssh
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract
 from infra.handoff.resources import InventoryLifecycle, SshKeyLifecycle
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec

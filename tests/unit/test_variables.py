@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
 from infra.drift.inputs import role_inputs
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract
 from infra.handoff.variables import FEATURES, feature_hosts, group_name, host_variables, role_variables
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec

@@ -9,7 +9,8 @@ from rich.console import Console
 
 from infra.checks import parse_spec
 from infra.commands.wan import measured_json, print_measured
-from infra.handoff.contract import Contract, build_contract
+from infra.handoff.build_contract import build_contract
+from infra.handoff.contract import Contract
 from infra.handoff.measure import Measurement, Rate, measure_wan
 from infra.planning.plan import make_plan
 

@@ -1,0 +1,179 @@
+"""The contract of a declaration and its plan; what it may hold is in contract.py."""
+
+from dataclasses import asdict
+from ipaddress import IPv4Address
+
+from infra.handoff.contract import (
+    Contract,
+    DatacenterContract,
+    DiscoveryContract,
+    FabricContract,
+    FabricNicContract,
+    HostContract,
+    LinkContract,
+    LinkEndContract,
+    PoolContract,
+    RegionContract,
+    RoceContract,
+    WanRoute,
+    stack_dir,
+)
+from infra.planning import addresses
+from infra.planning import discovery as planned
+from infra.planning.fabric import FabricNic, FabricPlan
+from infra.planning.plan import Plan
+from infra.planning.routes import Route
+from infra.spec import ClusterSpec, DiscoverySpec, ExistingProvider, NodePoolSpec, RegionSpec, WanLinkSpec
+
+ECN_CAPABLE = 0b10
+"""ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
+
+
+def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
+    """The contract of a declaration and its plan."""
+    nics = {
+        node: tuple(_nic(fabric, nic) for nic in found)
+        for fabric in plan.fabrics.values()
+        for node, found in fabric.node_nics()
+    }
+    return Contract(
+        stack=stack,
+        cluster=spec.name,
+        known_hosts_file=str(stack_dir(stack) / "ssh" / "known_hosts"),
+        authorized_keys=spec.authorized_keys,
+        regions={region.name: _region(spec, region, plan, stack) for region in spec.regions},
+        pools={
+            f"{region.name}-{pool.name}": _pool(region, pool)
+            for region in spec.regions
+            for pool in region.pools
+        },
+        hosts={
+            node.name: HostContract(
+                pool=f"{node.region}-{node.pool}",
+                address=node.address,
+                ssh_port=node.ssh_port,
+                fabric=nics.get(node.name, ()),
+            )
+            for node in plan.nodes
+        },
+        links={link.name: _link(spec, index, link, plan) for index, link in enumerate(spec.wan_links)},
+        discovery=_discovery(spec, spec.discovery, plan) if spec.discovery else None,
+        waves=spec.rollout(),
+    )
+
+
+def _nic(fabric: FabricPlan, nic: FabricNic) -> FabricNicContract:
+    return FabricNicContract(
+        name=nic.name,
+        address=nic.address,
+        prefix=nic.prefix,
+        gateway=nic.gateway,
+        rail=nic.rail,
+        plane=nic.plane,
+        leaf=fabric.switch_name("leaf", nic.plane, nic.leaf),
+        port=nic.port,
+    )
+
+
+def _fabric(plan: FabricPlan) -> FabricContract:
+    fabric, roce = plan.fabric, plan.fabric.roce
+    return FabricContract(
+        kind=fabric.kind,
+        link_gbps=fabric.link_gbps,
+        planes=fabric.planes,
+        rails=fabric.rails,
+        mtu_bytes=fabric.mtu_bytes,
+        roce=RoceContract(tos=roce.dscp << 2 | ECN_CAPABLE, **roce.model_dump()),
+        rail_cidrs=tuple(
+            plan.rail_range(plane, rail) for plane in range(fabric.planes) for rail in range(fabric.rails)
+        ),
+    )
+
+
+def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> RegionContract:
+    provider = region.provider
+    existing = provider if isinstance(provider, ExistingProvider) else None
+    generated_key = str(stack_dir(stack) / "ssh" / "id_ed25519")
+    routes = plan.routes[region.name]
+    return RegionContract(
+        provider=provider.kind,
+        cidr=region.cidr,
+        timezone=region.timezone,
+        locale=region.locale,
+        mtu_bytes=region.mtu_bytes,
+        ssh_user=existing.ssh_user if existing else "root",
+        ssh_private_key_file=(existing and existing.ssh_key_file) or generated_key,
+        asn=addresses.FIRST_ASN + spec.regions.index(region),
+        gateways=tuple(node.name for node in plan.gateways(region.name)),
+        gateway_address=_gateway_address(region, plan),
+        tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
+        wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
+        fabric=_fabric(plan.fabrics[region.name]) if region.name in plan.fabrics else None,
+    )
+
+
+def _discovery(spec: ClusterSpec, discovery: DiscoverySpec, plan: Plan) -> DiscoveryContract:
+    return DiscoveryContract(
+        kind=discovery.kind,
+        primary=planned.primary_region(discovery, spec),
+        datacenters={
+            region.name: DatacenterContract(
+                name=planned.datacenter(discovery, region.name),
+                servers=tuple(node.name for node in plan.servers[region.name]),
+            )
+            for region in spec.regions
+        },
+    )
+
+
+def _gateway_address(region: RegionSpec, plan: Plan) -> IPv4Address | None:
+    gateways = plan.gateways(region.name)
+    if len(gateways) > 1:
+        return addresses.gateway_vip(region.cidr)
+    if gateways:
+        return gateways[0].address
+    return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
+
+
+def _route(far: RegionSpec, route: Route) -> WanRoute:
+    return WanRoute(
+        region=far.name,
+        cidr=far.cidr,
+        path=route.primary.links,
+        backup_path=route.backup.links if route.backup else (),
+        rtt_ms=route.primary.rtt_ms,
+        bandwidth_mbps=route.primary.bandwidth_mbps,
+        loss_pct=route.primary.loss_pct,
+        congestion_control=route.congestion_control,
+        reason=route.reason,
+        mtu_bytes=route.primary.mtu_bytes,
+        mss_bytes=route.primary.mss_bytes,
+    )
+
+
+def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkContract:
+    emulated = all(spec.region(end).provider.kind == "local" for end in (link.a, link.b))
+    tunnelled = link.kind == "vpn"
+    pairs = zip(addresses.link_interfaces(index), addresses.tunnel_interfaces(index), strict=True)
+    return LinkContract(
+        **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities"}),
+        **asdict(plan.links[link.name]),
+        tunnel_port=addresses.FIRST_TUNNEL_PORT + index if tunnelled else None,
+        ends={
+            region: LinkEndContract(
+                gateway=node.name if (node := plan.ends[link.name][region]) else None,
+                address=bare if emulated else None,
+                tunnel_address=tunnel if tunnelled else None,
+            )
+            for region, (bare, tunnel) in zip((link.a, link.b), pairs, strict=True)
+        },
+    )
+
+
+def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
+    return PoolContract(
+        region=region.name,
+        node_kind=region.node_kind(pool),
+        gpus_simulated=region.provider.kind == "local" and pool.gpus > 0,
+        **pool.model_dump(exclude={"count", "hosts", "nic_names", "node_kind"}),
+    )
