@@ -17,7 +17,7 @@ import pytest
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import daemons, names, netns, network, nodes, wan
+from infra.providers.local import containers, daemons, names, netns, network, nodes, wan
 from tests.integration.ground import Ground, Pools, new_key, pool_of, reconcile
 
 GROUND = Ground("engine", IPv4Network("10.201.0.0/16"))
@@ -311,12 +311,12 @@ def test_other_regions_are_reached_through_the_gateway_node_that_is_named(pools:
 def test_only_what_differs_is_made_anew(pools: Pools) -> None:
     first, second = pools[0]
     before = ids("tokyo")
-    run(["podman", "rm", "--force", "--time=0", first.container])
+    containers.discard(first.container)
     reconcile(pools[0])
     after = ids("tokyo")
     assert after[second.name] == before[second.name]
     assert after[first.name] != before[first.name]
-    run(["podman", "stop", "--time=2", first.container])
+    run(["podman", "stop", "--time=0", first.container])
     assert not nodes.inspect(STACK, "tokyo", "gpu")[first.name].running
     reconcile(pools[0])
     assert ids("tokyo") == after

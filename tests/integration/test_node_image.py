@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 
 LABEL = "causeway.test=node-image"
@@ -17,8 +18,7 @@ def podman(*words: str) -> str:
 
 
 def remove_all() -> None:
-    for container in podman("ps", "--all", "--quiet", "--filter", f"label={LABEL}").split():
-        podman("rm", "--force", "--time", "0", container)
+    discard(*podman("ps", "--all", "--quiet", "--filter", f"label={LABEL}").split())
 
 
 def start_node() -> str:

@@ -18,6 +18,7 @@ import pytest
 from infra.errors import BadInputError, CausewayError
 from infra.handoff.progress import Progress
 from infra.handoff.runner import RunResult, run_playbook
+from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def podman(*arguments: str, stdin: str = "") -> str:
 def remove_nodes_of_dead_runs() -> None:
     for record in json.loads(podman("ps", "-a", "--filter", f"label={LABEL}", "--format", "json")):
         if not Path(f"/proc/{record['Labels'][LABEL]}").exists():
-            podman("rm", "-f", "-t", "0", record["Id"])
+            discard(record["Id"])
 
 
 @pytest.fixture(scope="module", name="nodes")
@@ -63,7 +64,7 @@ def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         (folder / "known_hosts").write_text(known_hosts)
         yield {**found, "folder": str(folder)}
     finally:
-        podman("rm", "-f", "-t", "0", *made.values())
+        discard(*made.values())
 
 
 @pytest.fixture(name="memory")

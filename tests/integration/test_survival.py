@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.providers.local import daemons, sweep
+from infra.providers.local import containers, daemons, sweep
 from infra.providers.local.names import link_dir
 from tests.integration.checkout import Checkout, region, said, two_regions, wait_for
 
@@ -122,7 +122,7 @@ def ansible_output(checkout: Checkout) -> str:
 
 def test_a_lost_node_and_a_dead_link_come_back_and_nothing_else_changes(checkout: Checkout) -> None:
     before, runs = checkout.instances(), checkout.configured()
-    said("podman", "rm", "--force", "--time=0", f"cw-{checkout.stack}-tokyo-gpu-0")
+    containers.discard(f"cw-{checkout.stack}-tokyo-gpu-0")
     daemons.stop_all(link_dir(checkout.stack, "trans-sea"))
     printed = checkout.run("exec", "pulumi", "up", "--refresh", "--yes", "--stack", checkout.stack)
     assert "tokyo-gpu-0 is ready" in printed

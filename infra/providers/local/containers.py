@@ -59,7 +59,9 @@ def remove(stack: str, name: str) -> None:
 
 
 def discard(*containers: str) -> None:
-    """Remove containers, whatever state a killed podman left them in; it is no error when they are gone."""
+    """Remove containers, whatever state a killed podman left them in; it is no error when there are none."""
+    if not containers:
+        return
     for tries_left in reversed(range(DISCARD_TRIES)):
         try:
             run(
