@@ -6,7 +6,7 @@
 import inspect
 import re
 from collections.abc import Iterator
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le
@@ -26,6 +26,7 @@ from infra.spec import (
     ExistingHost,
     ExistingProvider,
     FabricSpec,
+    LinkEndSpec,
     LocalProvider,
     NodePoolSpec,
     RegionSpec,
@@ -49,6 +50,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "`regions[].fabric.roce`": RoceSpec,
     "`regions[].fabric.switch`": SwitchSpec,
     "`wan_links[]`": WanLinkSpec,
+    "`wan_links[].a_end` and `b_end`": LinkEndSpec,
     "`wan_links[].classes`": TrafficClasses,
     "`discovery` with `kind: consul`": ConsulDiscovery,
 }
@@ -72,6 +74,7 @@ WORDS: dict[Any, str] = {
     int: "whole number",
     float: "number",
     IPv4Address: "IPv4 address",
+    IPv4Interface: "IPv4 address with prefix length",
     IPv4Network: "IPv4 network",
 }
 

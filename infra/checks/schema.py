@@ -15,11 +15,13 @@ from infra.spec import (
     ExistingHost,
     ExistingProvider,
     FabricSpec,
+    LinkEndSpec,
     LocalProvider,
     NodePoolSpec,
     RegionSpec,
     RoceSpec,
     SwitchSpec,
+    TrafficClasses,
     WanLinkSpec,
 )
 from infra.spec.base import REFUSAL
@@ -29,6 +31,8 @@ WHAT: dict[type[BaseModel], str] = {
     RegionSpec: "a region",
     NodePoolSpec: "a node pool",
     WanLinkSpec: "a WAN link",
+    LinkEndSpec: "the end of a link",
+    TrafficClasses: "a table of classes",
     FabricSpec: "a fabric",
     RoceSpec: "the RoCE marking",
     SwitchSpec: "the switch",

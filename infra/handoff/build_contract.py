@@ -28,6 +28,9 @@ from infra.spec import ClusterSpec, DiscoverySpec, ExistingProvider, NodePoolSpe
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
 
+PLANNED = {"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities", "a_end", "b_end"}
+"""What of a link is an input of the plan, or says itself where it is needed."""
+
 
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
@@ -129,7 +132,7 @@ def _discovery(spec: ClusterSpec, discovery: DiscoverySpec, plan: Plan) -> Disco
 def _gateway_address(region: RegionSpec, plan: Plan) -> IPv4Address | None:
     gateways = plan.gateways(region.name)
     if len(gateways) > 1:
-        return addresses.gateway_vip(region.cidr)
+        return region.shared_gateway_address()
     if gateways:
         return gateways[0].address
     return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
@@ -156,16 +159,19 @@ def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkC
     tunnelled = link.kind == "vpn"
     pairs = zip(addresses.link_interfaces(index), addresses.tunnel_interfaces(index), strict=True)
     return LinkContract(
-        **link.model_dump(exclude={"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities"}),
+        **link.model_dump(exclude=PLANNED),
         **asdict(plan.links[link.name]),
         tunnel_port=addresses.FIRST_TUNNEL_PORT + index if tunnelled else None,
         ends={
             region: LinkEndContract(
                 gateway=node.name if (node := plan.ends[link.name][region]) else None,
-                address=bare if emulated else None,
+                address=bare if emulated else end and end.address,
+                public_address=end and end.public_address,
                 tunnel_address=tunnel if tunnelled else None,
             )
-            for region, (bare, tunnel) in zip((link.a, link.b), pairs, strict=True)
+            for region, end, (bare, tunnel) in zip(
+                (link.a, link.b), (link.a_end, link.b_end), pairs, strict=True
+            )
         },
     )
 

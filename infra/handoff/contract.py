@@ -41,6 +41,9 @@ class LinkEndContract(_Part):
     gateway: str | None = None
     """A host of role gateway; None for the region's router."""
     address: IPv4Interface | None = None
+    """Planned for a link that is made here, declared for one that a carrier hands over; else None."""
+    public_address: IPv4Address | None = None
+    """By which the far end reaches this one, where that is another one."""
     tunnel_address: IPv4Interface | None = None
     """Inside the tunnel, for kind `vpn`."""
 

@@ -216,7 +216,7 @@ def _link(name: str, region: str, contract: Contract) -> dict[str, Any]:
         "name": name,
         "gateway": str(contract.hosts[here.gateway].address) if here.gateway else "",
         "address": str(here.address),
-        "peer": str(there.address.ip) if there.address else "",
+        "peer": str(there.public_address or there.address.ip) if there.address else "",
         "backup": link.backup_of is not None,
         "primary_for": [str(route.cidr) for route in routes if route.path[:1] == (name,)],
         "standby_for": [str(route.cidr) for route in routes if route.backup_path[:1] == (name,)],

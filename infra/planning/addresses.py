@@ -32,11 +32,6 @@ def router_address(cidr: IPv4Network) -> IPv4Address:
     return cidr.network_address + 1
 
 
-def gateway_vip(cidr: IPv4Network) -> IPv4Address:
-    """The address that a region's gateways share, when there are several: one of them holds it (VRRP)."""
-    return cidr.network_address + 2
-
-
 def block_size(cidr: IPv4Network) -> int:
     """Addresses per block; 0 when the range is smaller than the number of blocks."""
     return cidr.num_addresses // BLOCKS

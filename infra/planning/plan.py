@@ -88,13 +88,16 @@ def _servers(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, tup
 
 
 def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:
-    """Link number i of a region ends at its gateway number i mod n, in declared order."""
+    """Where nothing else is declared, link number i of a region ends at its gateway number i mod n."""
     ends: dict[str, dict[str, PlannedNode | None]] = {link.name: {} for link in spec.wan_links}
     for region in spec.regions:
         gateways = [node for node in nodes if node.region == region.name and node.role == "gateway"]
-        own = [link.name for link in spec.wan_links if region.name in (link.a, link.b)]
-        for number, name in enumerate(own):
-            ends[name][region.name] = gateways[number % len(gateways)] if gateways else None
+        named = {node.name: node for node in gateways}
+        own = [link for link in spec.wan_links if region.name in (link.a, link.b)]
+        for number, link in enumerate(own):
+            spread = gateways[number % len(gateways)] if gateways else None
+            end = link.end(region.name)
+            ends[link.name][region.name] = named[end.gateway] if end and end.gateway else spread
     return ends
 
 

@@ -3,7 +3,7 @@
 from infra.spec.cluster import ClusterSpec
 from infra.spec.discovery import ConsulDiscovery, DiscoverySpec
 from infra.spec.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
-from infra.spec.link import TrafficClasses, WanLinkSpec
+from infra.spec.link import LinkEndSpec, TrafficClasses, WanLinkSpec
 from infra.spec.region import (
     ExistingHost,
     ExistingProvider,
@@ -20,6 +20,7 @@ __all__ = [
     "ExistingHost",
     "ExistingProvider",
     "FabricSpec",
+    "LinkEndSpec",
     "LocalProvider",
     "NodeKind",
     "NodePoolSpec",

@@ -1,7 +1,7 @@
 """The one base of all declarations, and the value types they share."""
 
 import re
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -77,6 +77,17 @@ def _address(value: object) -> object:
     raise refusal("is not an IPv4 address such as 10.81.0.5")
 
 
+def _interface(value: object) -> object:
+    if isinstance(value, IPv4Interface):
+        return value
+    if isinstance(value, str) and "/" in value:
+        try:
+            return IPv4Interface(value)
+        except ValueError:
+            pass
+    raise refusal("is not an IPv4 address with its prefix length, such as 192.0.2.1/30")
+
+
 def _timezone(value: str) -> str:
     if _is_timezone(value):
         return value
@@ -118,5 +129,6 @@ Int = Annotated[int, BeforeValidator(_number)]
 Float = Annotated[float, BeforeValidator(_number)]
 Cidr = Annotated[IPv4Network, BeforeValidator(_cidr)]
 Address = Annotated[IPv4Address, BeforeValidator(_address)]
+Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Locale = Annotated[str, AfterValidator(_locale)]

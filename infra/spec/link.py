@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infra.spec.base import Float, Int, Spec
+from infra.spec.base import Address, Float, Int, Interface, Spec
 
 LinkKind = Literal["dedicated_fiber", "sdwan", "vpn"]
 
@@ -30,6 +30,17 @@ class TrafficClasses(Spec):
         return self.management_pct + self.scheduler_pct + self.replication_pct + self.scavenger_pct
 
 
+class LinkEndSpec(Spec):
+    """Where a link between regions of the provider `existing` ends: what the carrier has handed over."""
+
+    address: Interface
+    """Address and prefix length of the interface at which it is handed over, and by which that is found."""
+    gateway: str | None = None
+    """Host name of the gateway with that interface; unset spreads a region's links over its gateways."""
+    public_address: Address | None = None
+    """Where the other end reaches this one through address translation, for `vpn`; unset means `address`."""
+
+
 class WanLinkSpec(Spec):
     """One road between two regions, with what the carrier promised for it."""
 
@@ -39,6 +50,10 @@ class WanLinkSpec(Spec):
     """Name of the region at one end."""
     b: str
     """Name of the region at the other end."""
+    a_end: LinkEndSpec | None = None
+    """Where it ends at `a`, between regions of the provider `existing`; elsewhere links are made."""
+    b_end: LinkEndSpec | None = None
+    """Where it ends at `b`."""
     kind: LinkKind = "dedicated_fiber"
     """A line of your own, a carrier's overlay (ESP, AES-GCM), or WireGuard between gateway nodes."""
     backup_of: str | None = None
@@ -59,3 +74,7 @@ class WanLinkSpec(Spec):
     """Priorities with PFC on the ports at the link's ends; there has to be none."""
     classes: TrafficClasses = TrafficClasses()
     """How gateway nodes share a full link."""
+
+    def end(self, region: str) -> LinkEndSpec | None:
+        """Where the link ends in one of its two regions, as far as that is declared."""
+        return self.a_end if region == self.a else self.b_end

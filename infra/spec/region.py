@@ -1,5 +1,6 @@
 """Regions, their node pools, and where their nodes come from."""
 
+from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -31,6 +32,8 @@ class ExistingProvider(Spec):
     """A user who is root or may run sudo without a password."""
     ssh_key_file: str | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
+    gateway_address: Address | None = None
+    """A free address that several gateways share (VRRP); unset means the second of the region's range."""
 
 
 Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind")]
@@ -96,6 +99,11 @@ class RegionSpec(Spec):
     """The network between the region's fabric NICs."""
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
+
+    def shared_gateway_address(self) -> IPv4Address:
+        """The address that the region's gateways share, where there are several; one of them holds it."""
+        declared = self.provider.gateway_address if isinstance(self.provider, ExistingProvider) else None
+        return declared or self.cidr.network_address + 2
 
     def node_kind(self, pool: NodePoolSpec) -> NodeKind | None:
         """What a pool's nodes are; None for machines that exist already."""

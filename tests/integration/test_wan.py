@@ -4,10 +4,8 @@ Tokyo has two gateways, so the primary link and the tunnel that stands in for it
 """
 
 import json
-import re
 import subprocess
 import time
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,15 @@ import pytest
 
 from infra.process import run
 from infra.providers.local import names
+from tests.integration import traffic
 from tests.integration.checkout import Checkout, cut, region, wait_for
+from tests.integration.traffic import longest_gap_s, median, replies
 
 LOADED = 1.3
 """How much longer than idle a management packet's round trip may take when the link is full."""
 CARRIED, BETTER = 0.75, 5
 """What one flow with the planned congestion control has: of the link's rate, and times the other's rate."""
 FAILOVER_S = 5.0
-PING_EVERY_S = 0.1
 SOURCE, TARGET = "tokyo-control-0", "shanghai-control-0"
 
 
@@ -61,25 +60,8 @@ def goes_by(checkout: Checkout, device: str) -> None:
 
 
 def pings(checkout: Checkout, count: int) -> "subprocess.Popen[str]":
-    argv = ["ping", "-n", "-i", str(PING_EVERY_S), "-c", str(count), "-W", "1", checkout.address(TARGET)]
-    command = ["podman", "exec", names.node(checkout.stack, SOURCE), *argv]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
-def replies(ping: "subprocess.Popen[str]") -> dict[int, float]:
-    """Number of the packet → its round trip in ms."""
-    said, _ = ping.communicate(timeout=120)
-    return {int(n): float(ms) for n, ms in re.findall(r"icmp_seq=(\d+) .*time=([\d.]+) ms", said)}
-
-
-def longest_gap_s(found: dict[int, float], count: int) -> float:
-    """The longest time in which nothing came back."""
-    seen = [0, *sorted(found), count + 1]
-    return max(after - before - 1 for before, after in pairwise(seen)) * PING_EVERY_S
-
-
-def median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
+    """From one region to the other."""
+    return traffic.pings(names.node(checkout.stack, SOURCE), checkout.address(TARGET), count)
 
 
 def test_the_primary_carries_the_traffic_and_the_backup_stands_by(standing: Checkout) -> None:

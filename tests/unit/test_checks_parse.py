@@ -18,8 +18,10 @@ from infra.checks import (
     parse_spec,
     require_valid,
 )
+from infra.checks.schema import WHAT
 from infra.errors import BadInputError, ExitCode
 from infra.spec import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
+from infra.spec.base import Spec
 
 ROOT = Path(__file__).parents[2]
 ERRORS = ROOT / "tests" / "golden" / "errors"
@@ -41,6 +43,13 @@ def changed(path: list[str | int], value: Any) -> dict[str, Any]:
 
 def test_a_mapping_and_its_file_give_the_same() -> None:
     assert parse_spec(mapping()) == load_spec(ROOT / "Pulumi.local.yaml")
+
+
+def test_every_object_can_be_named_when_a_key_of_it_is_wrong() -> None:
+    def below(model: type[Spec]) -> set[type[Spec]]:
+        return {model}.union(*map(below, model.__subclasses__()))
+
+    assert below(Spec) - {Spec} == set(WHAT)
 
 
 def test_errors_without_a_file_have_no_line() -> None:

@@ -16,6 +16,7 @@ from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
+GOOD = ROOT / "tests" / "golden" / "good"
 
 
 def contract_of(spec: ClusterSpec) -> Contract:
@@ -183,6 +184,21 @@ def test_a_gateway_is_told_its_region_s_links_and_whom_it_meets_there() -> None:
     assert tunnel["backup"]
     assert tunnel["mtu_bytes"] == tunnel["handover_mtu_bytes"] - 60
     assert set(feature_hosts(contract, "wan_gateway")) == {"tokyo-edge-0", "tokyo-edge-1", "shanghai-edge-0"}
+
+
+def test_gateways_you_have_are_told_what_the_carrier_hands_over() -> None:
+    variables = role_variables(contract_of(load_spec(GOOD / "existing-gateways.yaml")))
+    tokyo, shanghai = (variables[f"pool_{region}_edge"] for region in ("tokyo", "shanghai"))
+    assert tokyo["wan_gateway_vip"] == variables["region_tokyo"]["tcp_tuning_wan_routes"][0]["via"]
+    assert tokyo["wan_gateway_vip"] == "10.1.0.250"
+    tunnel, line = tokyo["wan_gateway_links"]
+    assert (line["gateway"], line["address"], line["peer"]) == ("10.1.0.11", "192.0.2.1/30", "192.0.2.2")
+    assert (tunnel["gateway"], tunnel["address"], tunnel["peer"]) == (
+        "10.1.0.12",
+        "10.1.0.12/24",
+        "203.0.113.7",
+    )
+    assert shanghai["wan_gateway_links"][0]["peer"] == "198.51.100.1", "behind address translation"
 
 
 def test_one_gateway_shares_its_address_with_nobody() -> None:

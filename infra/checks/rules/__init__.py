@@ -31,6 +31,8 @@ from infra.checks.rules.fabric import (
 from infra.checks.rules.gateways import (
     BackupsStandIn,
     BackupsTakeOver,
+    EndsAreHandedOver,
+    GatewaysKnowTheirLinks,
     GatewaysShareAnAddress,
     TunnelsEndInGateways,
 )
@@ -124,6 +126,8 @@ ALL_RULES: tuple[Rule, ...] = (
     BackupsTakeOver(),
     TunnelsEndInGateways(),
     GatewaysShareAnAddress(),
+    EndsAreHandedOver(),
+    GatewaysKnowTheirLinks(),
     ServersCanAgree(),
     ServersHaveNodes(),
     DatacentersAreRegions(),

@@ -6,8 +6,8 @@ from typing import ClassVar
 from infra.checks.problem import Problem, Severity, nearest, show
 from infra.checks.rules.base import links, pools
 from infra.checks.rules.network import free_network
-from infra.planning.addresses import block_size, gateway_vip
-from infra.spec import ClusterSpec, RegionSpec, WanLinkSpec
+from infra.planning.addresses import block_size, host_name
+from infra.spec import ClusterSpec, ExistingProvider, LinkEndSpec, RegionSpec, WanLinkSpec
 
 SMALLEST_SHARED_PREFIX = 26
 """The smallest range whose block 0 holds the router's address and the gateways' common one."""
@@ -105,12 +105,102 @@ class GatewaysShareAnAddress:
 
     @staticmethod
     def _taken(spec: ClusterSpec) -> Iterator[Problem]:
+        for index, region in enumerate(spec.regions):
+            provider = region.provider
+            declared = provider.gateway_address if isinstance(provider, ExistingProvider) else None
+            if declared is not None and declared not in region.cidr:
+                message = f"{declared} is outside region {region.name}'s {region.cidr}"
+                path = f"regions[{index}].provider.gateway_address"
+                yield Problem(path, message, str(declared), str(region.cidr))
         for path, region, _, pool in pools(spec):
             count = sum(each.count for each in region.pools if each.role == "gateway")
             if count < 2 or region.cidr.prefixlen > 30:
                 continue
-            shared = gateway_vip(region.cidr)
+            shared = region.shared_gateway_address()
             for number, host in enumerate(pool.hosts):
                 if host.address == shared:
                     message = f"{shared} is the address that {region.name}'s {count} gateways share"
-                    yield Problem(f"{path}.hosts[{number}].address", message, str(shared))
+                    hint = "declare a free one as gateway_address of the region's provider"
+                    yield Problem(f"{path}.hosts[{number}].address", message, str(shared), hint=hint)
+
+
+def _ends(spec: ClusterSpec) -> Iterator[tuple[str, WanLinkSpec, RegionSpec, LinkEndSpec]]:
+    """Every declared end of a link between declared regions: (path, the link, the end's region, the end)."""
+    regions = {region.name: region for region in spec.regions}
+    for path, link in links(spec):
+        for side, name, end in (("a", link.a, link.a_end), ("b", link.b, link.b_end)):
+            if end is not None and {link.a, link.b} <= regions.keys():
+                yield f"{path}.{side}_end", link, regions[name], end
+
+
+class EndsAreHandedOver:
+    """Gateways you have can use a link only where they know both of its ends, and the carrier makes those."""
+
+    id: ClassVar[str] = "link-handover"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Ends in local regions, one end alone, ends at no gateway, ends that cannot reach each other."""
+        kinds = {region.name: region.provider.kind for region in spec.regions}
+        for path, link, region, end in _ends(spec):
+            if "local" in (kinds[link.a], kinds[link.b]):
+                local = next(name for name in (link.a, link.b) if kinds[name] == "local")
+                message = f"{local} is local, and no carrier hands a link over there"
+                yield Problem(path, message, hint="take a_end and b_end out")
+            elif link.a_end is None or link.b_end is None:
+                other = "b_end" if link.a_end else "a_end"
+                yield Problem(path, f"the link's other end is not declared: {other}")
+            yield from self._gateway(path, region, end)
+            if end.public_address is not None and link.kind != "vpn":
+                message = f"a {link.kind} is not translated: {end.public_address} would be used by a vpn only"
+                yield Problem(f"{path}.public_address", message, str(end.public_address))
+        for path, link in links(spec):
+            yield from self._apart(path, link, spec)
+
+    @staticmethod
+    def _gateway(path: str, region: RegionSpec, end: LinkEndSpec) -> Iterator[Problem]:
+        gateways = [pool for pool in region.pools if pool.role == "gateway"]
+        names = [host_name(region, pool, number) for pool in gateways for number in range(max(pool.count, 0))]
+        if end.gateway is not None and end.gateway not in names:
+            message = f"{show(end.gateway)} is not a gateway of {region.name}"
+            meant = nearest(end.gateway, names) or (names[0] if len(names) == 1 else None)
+            yield Problem(f"{path}.gateway", message, show(end.gateway), ", ".join(names), meant)
+
+    @staticmethod
+    def _apart(path: str, link: WanLinkSpec, spec: ClusterSpec) -> Iterator[Problem]:
+        a, b = link.a_end, link.b_end
+        if a is None or b is None:
+            return
+        path = f"{path}.b_end"
+        if a.address.ip == b.address.ip:
+            yield Problem(f"{path}.address", f"{b.address.ip} is the address of both ends", str(b.address))
+        elif link.kind != "vpn" and a.address.network != b.address.network:
+            message = f"{b.address} is not in the network of the other end, {a.address.network}"
+            yield Problem(f"{path}.address", message, str(b.address), str(a.address.network))
+        for side, end in (("a_end", a), ("b_end", b)):
+            reached = end.public_address or end.address.ip
+            inside = next((region for region in spec.regions if reached in region.cidr), None)
+            if inside is not None:
+                key = "public_address" if end.public_address else "address"
+                message = f"{reached} is in region {inside.name}'s {inside.cidr}, which is reached over links"
+                hint = "declare a public_address outside of it" if link.kind == "vpn" else ""
+                yield Problem(path.replace("b_end", f"{side}.{key}"), message, str(reached), hint=hint)
+
+
+class GatewaysKnowTheirLinks:
+    """A gateway you have is told of a link by its ends; without them nothing goes over it."""
+
+    id: ClassVar[str] = "link-handover-missing"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Links that end in gateway nodes of the provider `existing` and say not where."""
+        existing = {region.name: region for region in spec.regions if region.provider.kind == "existing"}
+        for path, link in links(spec):
+            if link.a_end or link.b_end or not {link.a, link.b} <= existing.keys():
+                continue
+            lacking = [region.name for region in _without_gateways(spec, link)]
+            untold = [name for name in dict.fromkeys((link.a, link.b)) if name not in lacking]
+            if untold:
+                message = f"the gateways of {' and '.join(untold)} are not told where the link is handed over"
+                yield Problem(path, message, hint="declare a_end and b_end, each with its address")

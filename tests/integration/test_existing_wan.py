@@ -1,0 +1,145 @@
+"""Two regions of machines you already have, joined by a carrier's line and by a tunnel over another one;
+Consul in both.
+
+The lines are the local provider's emulation, which the stack under test knows nothing of.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from ipaddress import IPv4Interface
+
+import pytest
+
+from infra.providers.local import names, wan
+from tests.integration.checkout import Checkout, cut, wait_for
+from tests.integration.machines import Machines, standing
+from tests.integration.traffic import longest_gap_s, median, pings, replies
+
+LINE, INTERNET = "line", "internet"
+ENDS = {
+    LINE: ("192.0.2.1/30", "192.0.2.2/30"),
+    INTERNET: ("198.51.100.1/30", "198.51.100.2/30"),
+}
+RTT_MS = {LINE: 40, INTERNET: 60}
+FAILOVER_S = 5.0
+SOURCE, TARGET = "tokyo-0", "shanghai-0"
+
+
+@pytest.fixture(scope="module")
+def machines(checkout: Checkout) -> Iterator[Machines]:
+    """Tokyo: one for control, two gateways. Shanghai: one for control, one gateway."""
+    with standing(checkout, {"tokyo": 3, "shanghai": 2}) as made:
+        for link, gateway in ((LINE, "tokyo-2"), (INTERNET, "tokyo-1")):
+            wan.ensure(line(made, link, gateway))
+        yield made
+
+
+def line(machines: Machines, name: str, gateway: str) -> wan.Link:
+    a, b = (IPv4Interface(end) for end in ENDS[name])
+    return wan.Link(
+        stack=machines.stack,
+        name=name,
+        a="tokyo",
+        b="shanghai",
+        a_address=a,
+        b_address=b,
+        a_routes=(),
+        b_routes=(),
+        a_gateway=gateway,
+        b_gateway="shanghai-1",
+        rtt_ms=RTT_MS[name],
+        bandwidth_mbps=50,
+        loss_pct=0,
+        mtu_bytes=1500,
+    )
+
+
+@pytest.fixture(scope="module")
+def shared(checkout: Checkout) -> str:
+    """The address that tokyo's gateways share: not the one they would have by themselves."""
+    return checkout.cidr(0).replace(".0/20", ".77")
+
+
+@pytest.fixture(scope="module")
+def stands(checkout: Checkout, machines: Machines, shared: str) -> str:
+    """What `up` printed."""
+    tokyo = machines.pool("control", "tokyo-0"), machines.pool("gateway", "tokyo-1", "tokyo-2")
+    shanghai = machines.pool("control", "shanghai-0"), machines.pool("gateway", "shanghai-1")
+    regions = [
+        machines.region("tokyo", checkout.cidr(0), *tokyo, gateway_address=shared),
+        machines.region("shanghai", checkout.cidr(1), *shanghai),
+    ]
+    joined = {"a": "tokyo", "b": "shanghai", "bandwidth_mbps": 50}
+    ends = {name: {"a_end": {"address": a}, "b_end": {"address": b}} for name, (a, b) in ENDS.items()}
+    ends[LINE]["a_end"]["gateway"] = "tokyo-gateway-1"
+    ends[INTERNET]["a_end"]["gateway"] = "tokyo-gateway-0"
+    tunnel = {"kind": "vpn", "backup_of": "trans-sea"}
+    links = [
+        {**joined, **ends[LINE], "name": "trans-sea", "rtt_ms": RTT_MS[LINE]},
+        {**joined, **ends[INTERNET], "name": "tunnel", "rtt_ms": RTT_MS[INTERNET], **tunnel},
+    ]
+    cluster = {"name": "mine", "regions": regions, "wan_links": links, "waves": [["tokyo", "shanghai"]]}
+    checkout.declare({**cluster, "discovery": {"kind": "consul"}})
+    return checkout.up()
+
+
+def way(checkout: Checkout) -> str:
+    """The interface by which shanghai's gateway reaches tokyo."""
+    said = checkout.ssh("shanghai-gateway-0", "ip", "-j", "route", "get", checkout.address("tokyo-control-0"))
+    return str(json.loads(said)[0].get("dev"))
+
+
+def goes_by(checkout: Checkout, device: str) -> None:
+    wait_for(lambda: way(checkout) == device, f"traffic over {device}", limit_s=60)
+
+
+def test_the_links_carry_what_is_declared_and_all_is_proven(checkout: Checkout, stands: str) -> None:
+    assert "0 failed, 0 unreachable" in stands
+    row = next(text for text in stands.splitlines() if "trans-sea" in text and f"({RTT_MS[LINE]})" in text)
+    print(row)
+    goes_by(checkout, names.link_interface(LINE))
+    assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("stands")
+def test_the_gateways_share_the_declared_address(checkout: Checkout, shared: str) -> None:
+    holders = [
+        node
+        for node in ("tokyo-gateway-0", "tokyo-gateway-1")
+        if checkout.ssh(node, f"ip -4 -br address show to {shared}")
+    ]
+    assert holders == ["tokyo-gateway-0"]
+    route = json.loads(
+        checkout.ssh("tokyo-control-0", "ip", "-j", "route", "get", checkout.address("shanghai-control-0"))
+    )
+    assert route[0]["gateway"] == shared
+
+
+@pytest.mark.usefixtures("stands")
+def test_services_of_the_other_region_are_found(checkout: Checkout) -> None:
+    found = checkout.ssh("tokyo-control-0", "getent ahostsv4 ssh.service.shanghai.consul")
+    there = {checkout.address(node) for node in ("shanghai-control-0", "shanghai-gateway-0")}
+    assert {text.split()[0] for text in found.splitlines()} == there
+
+
+@pytest.mark.usefixtures("stands")
+def test_a_dead_line_hands_over_to_the_tunnel_and_takes_back(checkout: Checkout, machines: Machines) -> None:
+    goes_by(checkout, names.link_interface(LINE))
+    count = 100
+    watching = pings(machines.container(SOURCE), str(machines.states[TARGET].address), count)
+    with cut(replace(checkout, stack=machines.stack), LINE):
+        found = replies(watching)
+        assert way(checkout) == "wg-tunnel"
+    gap_s = longest_gap_s(found, count)
+    print(f"failover to the tunnel: {gap_s:.1f} s without an answer")
+    assert gap_s < FAILOVER_S
+    assert median(list(found.values())[-10:]) >= RTT_MS[INTERNET] - 2, "the tunnel's round trip"
+    goes_by(checkout, names.link_interface(LINE))
+
+
+@pytest.mark.usefixtures("stands")
+def test_down_leaves_machines_and_lines_alone(checkout: Checkout, machines: Machines) -> None:
+    checkout.run("down", checkout.stack)
+    assert wan.inspect(line(machines, LINE, "tokyo-2")).up
+    assert machines.on(SOURCE, "hostname") == "tokyo-control-0"
