@@ -72,7 +72,12 @@ def all_steps() -> list[Step]:
     folders = [name for name in QUICK_TESTS if any((ROOT / "tests" / name).rglob("test_*.py"))]
     quick_tests = [Step(name, (*PYTEST, f"tests/{name}")) for name in folders]
     nodes = [*_molecule_steps(), *_test_files("integration"), *_test_files("bench")]
-    return [*QUICK, *quick_tests, NODE_IMAGE, *sorted(nodes, key=lambda step: any(word in step.name for word in LATE))]
+    return [
+        *QUICK,
+        *quick_tests,
+        NODE_IMAGE,
+        *sorted(nodes, key=lambda step: any(word in step.name for word in LATE)),
+    ]
 
 
 def _molecule_steps() -> Iterator[Step]:

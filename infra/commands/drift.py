@@ -25,6 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--role", action="append", default=[], metavar="X", help="only what this role governs"
     )
+    parser.add_argument(
+        "--thorough",
+        action="store_true",
+        help="read large files that look unchanged, too: after a break-in",
+    )
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
         "--json", action="store_true", help="print JSON for programs: one object per node and line"
@@ -39,7 +44,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return _coverage(arguments.role)
     stack = arguments.stack
     chosen = hosts_of(stack, arguments.region, arguments.host)
-    reports = scan_stack(stack, chosen, roles=arguments.role)
+    reports = scan_stack(stack, chosen, roles=arguments.role, thorough=arguments.thorough)
     if arguments.json:
         reports = report.each(reports, lambda found: print(json.dumps(report.as_json(stack, found))))
     elif arguments.html:

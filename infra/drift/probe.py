@@ -68,7 +68,10 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def work(request: dict[str, Any], at: Callable[[int], None]) -> dict[str, Any]:
-    """The answer to a request: `mode` seal or scan, `salt`, `entries`. `at(i)` is told where we are."""
+    """The answer to a request: `mode`, `salt`, `entries`. `at(i)` is told where we are.
+
+    Modes: `seal` reads what there is; `scan` compares; `thorough` compares and takes nothing as unchanged.
+    """
     entries = request["entries"]
     probe = Look(request["salt"], request["mode"], entries)
     answer = {"machine": text_of("/etc/machine-id", "").strip(), "clock": time.time()}
@@ -127,10 +130,12 @@ def entries_of(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def request_of(manifest: dict[str, Any], pairs: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def request_of(
+    manifest: dict[str, Any], pairs: list[tuple[str, dict[str, Any]]], mode: str = "scan"
+) -> dict[str, Any]:
     """The scan of these entries, as the probe takes it."""
     entries = [[e["kind"], e["key"], e.get("how") or {}, e["want"]] for _role, e in pairs]
-    return {"mode": "scan", "salt": manifest["salt"], "entries": entries}
+    return {"mode": mode, "salt": manifest["salt"], "entries": entries}
 
 
 def main(path: str) -> int:

@@ -24,10 +24,16 @@ HOST_LIMIT_S = 45
 
 
 def scan_stack(
-    stack: str, hosts: Iterable[str] | None = None, *, roles: Sequence[str] = (), at_once: int = AT_ONCE
+    stack: str,
+    hosts: Iterable[str] | None = None,
+    *,
+    roles: Sequence[str] = (),
+    at_once: int = AT_ONCE,
+    thorough: bool = False,
 ) -> Iterator[HostReport]:
     """Scan hosts of a stack (all without `hosts`), only some `roles` if given; reports come when ready.
 
+    A `thorough` scan also reads the large files whose size and times are those they were sealed with.
     Raises CausewayError for a stack that does not stand, BadInputError for a host or role it does not have.
     """
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
@@ -35,7 +41,7 @@ def scan_stack(
     inputs = role_inputs(contract)
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
     loop = asyncio.new_event_loop()
-    reports = _scan(Scanner(contract, inputs, roles), names, at_once)
+    reports = _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
     try:
         while (report := loop.run_until_complete(anext(reports, None))) is not None:
             yield report
@@ -66,9 +72,13 @@ class Scanner:
     """Scans one host at a time, as often as asked."""
 
     def __init__(
-        self, contract: Contract, inputs: Mapping[str, Mapping[str, str]], roles: Sequence[str] = ()
+        self,
+        contract: Contract,
+        inputs: Mapping[str, Mapping[str, str]],
+        roles: Sequence[str] = (),
+        mode: str = "scan",
     ) -> None:
-        self.contract, self.inputs, self.roles = contract, inputs, roles
+        self.contract, self.inputs, self.roles, self.mode = contract, inputs, roles, mode
         self.trips = Trips(contract)
 
     async def host(self, name: str) -> HostReport:
@@ -94,7 +104,7 @@ class Scanner:
         self._roles(report, manifest)
         connection = await self.trips.open(report.host)
         async with connection:
-            answer = await self.trips.ask(connection, report.host, request_of(plain, pairs))
+            answer = await self.trips.ask(connection, report.host, request_of(plain, pairs, self.mode))
         self._take(report, manifest, pairs, answer)
 
     def _pairs(self, manifest: Manifest, plain: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

@@ -58,6 +58,8 @@ DRIFTS = {
         ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
+        ("file", "/usr/local/lib/truth.bin",
+         "touch -r {} /tmp/was && printf y | dd of={} bs=1 seek=4M conv=notrunc && touch -r /tmp/was {}"),
         ("file", "/run/truth.conf", FREEZE),
         ("file", "/srv/truth.conf", "rm -r /srv"),
         ("unit", "chrony.service",

@@ -37,7 +37,7 @@ def seal(kind: str, key: Path | str, **how: Any) -> dict[str, Any]:
 
 
 def scan(kind: str, key: Path | str, want: dict[str, Any], **how: Any) -> dict[str, Any] | None:
-    values = ask("scan", [kind, str(key), how, want])["values"]
+    values = ask(how.pop("mode", "scan"), [kind, str(key), how, want])["values"]
     return values[0][1] if values else None
 
 
@@ -117,6 +117,22 @@ def test_hashes_are_salted(file: Path, size: int) -> None:
     digest = seal("file", file)["digest"]
     assert digest == hashlib.sha256(SALT.encode() + file.read_bytes()).hexdigest()[:32]
     assert digest not in hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_large_file_is_read_again_only_when_something_about_it_changed(file: Path) -> None:
+    file.write_bytes(b"x" * (LARGE_BYTES + 1))
+    sealed = seal("file", file)
+    want, stamp = {"digest": sealed["digest"]}, sealed["_inputs"]
+    assert scan("file", file, want, sealed=stamp) is None
+    unread = [*stamp[:-1], "what no reading gives"]
+    assert scan("file", file, {"digest": unread[-1]}, sealed=unread) is None, "not read"
+    assert scan("file", file, {"digest": unread[-1]}, mode="thorough", sealed=unread), "read"
+    assert scan("file", file, {"immutable": True}, sealed=unread), "the bit is looked at all the same"
+    before = file.stat()
+    with file.open("r+b") as opened:
+        opened.write(b"y")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert scan("file", file, want, sealed=stamp), "one byte, with its size and mtime as before"
 
 
 def test_the_sha1_that_ansible_reports_is_read_only_when_asked_for(file: Path) -> None:
