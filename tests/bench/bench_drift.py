@@ -349,15 +349,15 @@ def table(figures: Figures) -> Iterator[str]:
 
 
 def stand_up(checkout: Checkout) -> None:
-    """Two regions with a link between them, so that every role has its work."""
+    """Two regions with a link between their gateways and a datacenter each: the default stack's roles."""
     half = NODES // 2
     link = {"name": "link", "a": "east", "b": "west", "rtt_ms": 20, "bandwidth_mbps": 100, "loss_pct": 0.1}
     regions = [
-        region(name, checkout.cidr(number), "Etc/UTC", {"control": 1, "gpu": half - 1})
+        region(name, checkout.cidr(number), "Etc/UTC", {"control": 1, "gateway": 1, "gpu": half - 2})
         for number, name in enumerate(("east", "west"))
     ]
     cluster = {"name": "bench", "regions": regions, "wan_links": [link], "waves": [["east", "west"]]}
-    checkout.declare(cluster)
+    checkout.declare({**cluster, "discovery": {"kind": "consul"}})
     checkout.up()
 
 

@@ -71,6 +71,19 @@ def leader(stack: Checkout, node: str) -> str:
     return next((line.split()[0] for line in peers if " leader " in line), "")
 
 
+def elected(stack: Checkout) -> str:
+    """The server that leads tokyo, once there is one: a server that was just started knows of none."""
+    found = ""
+
+    def known() -> str:
+        nonlocal found
+        found = leader(stack, SERVERS[0])
+        return found
+
+    wait_for(known, "a leader")
+    return found
+
+
 def resolves(stack: Checkout, node: str, name: str) -> set[str]:
     """The addresses a program on the node gets for a name; none where it does not resolve."""
     found = stack.on_node(node, "sh", "-c", f"getent ahostsv4 {name} || true")
@@ -114,7 +127,8 @@ def test_a_query_goes_to_the_other_region_and_comes_back(stack: Checkout) -> Non
 
 
 def test_a_server_that_is_killed_comes_back_by_itself(stack: Checkout) -> None:
-    name = next(name for name in SERVERS if name != leader(stack, SERVERS[0]))
+    led = elected(stack)
+    name = next(name for name in SERVERS if name != led)
     before = started_at(stack, name)
     stack.on_node(name, "systemctl", "kill", "--signal=KILL", "consul")
     assert resolves(stack, CLIENT, "ssh.service.consul"), "the others answer"
@@ -123,7 +137,7 @@ def test_a_server_that_is_killed_comes_back_by_itself(stack: Checkout) -> None:
 
 
 def test_a_leader_that_hangs_is_replaced(stack: Checkout) -> None:
-    first = leader(stack, SERVERS[0])
+    first = elected(stack)
     others = [name for name in SERVERS if name != first]
     started = time.monotonic()
     podman(stack, "pause", first)
@@ -213,7 +227,8 @@ def test_an_agent_with_another_gossip_key_stays_outside(stack: Checkout) -> None
 
 
 def test_a_server_with_old_data_catches_up(stack: Checkout) -> None:
-    name, data = next(name for name in SERVERS if name != leader(stack, SERVERS[0])), "/var/lib/consul"
+    led, data = elected(stack), "/var/lib/consul"
+    name = next(name for name in SERVERS if name != led)
     stack.on_node(
         name, "sh", "-euc", f"systemctl stop consul; cp -a {data} {data}.old; systemctl start consul"
     )
@@ -239,7 +254,7 @@ def test_a_lost_datacenter_comes_back_from_the_other_regions_snapshot(stack: Che
 
 
 def test_servers_are_restarted_one_at_a_time_the_leader_last(stack: Checkout) -> None:
-    led = leader(stack, SERVERS[0])
+    led = elected(stack)
     before = {name: started_at(stack, name) for name in SERVERS}
     once = "getent hosts ssh.service.consul >/dev/null || echo lost; sleep 0.2"
     asks = f"while [ ! -e /run/enough ]; do {once}; done"
