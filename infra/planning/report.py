@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from infra.planning import discovery, fabric
 from infra.planning.plan import Plan, PlannedNode
-from infra.planning.wan import LinkPlan
 from infra.spec import ClusterSpec, DiscoverySpec, NodePoolSpec, RegionSpec, WanLinkSpec
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
         if region.name in plan.fabrics:
             console.print(_fabric_text(plan.fabrics[region.name]))
     for link in spec.wan_links:
-        console.print("\n" + _link_text(link, plan.links[link.name]))
+        console.print("\n" + _link_text(link, plan))
     ways = [text for pair in combinations(plan.routes, 2) if (text := _way_text(plan, *pair))]
     if ways:
         console.print("\n" + "\n".join(ways))
@@ -194,16 +193,25 @@ def _fabric_text(plan: fabric.FabricPlan) -> str:
     return "\n".join(lines)
 
 
-def _link_text(link: WanLinkSpec, planned: LinkPlan) -> str:
+def _link_text(link: WanLinkSpec, plan: Plan) -> str:
+    planned = plan.links[link.name]
     stands_in = f", backup of {link.backup_of}" if link.backup_of else ""
+    ends = " – ".join(_end_text(link, region, plan) for region in (link.a, link.b))
     return (
-        f"{link.name} ({link.kind}{stands_in}): {link.a} – {link.b}\n"
+        f"{link.name} ({link.kind}{stands_in}): {ends}\n"
         f"  {link.rtt_ms:g} ms round trip, {link.bandwidth_mbps:g} Mbit/s, {link.loss_pct:g} % loss, "
         f"MTU {planned.mtu_bytes} (MSS {planned.mss_bytes})\n"
         f"  in flight when full {planned.bdp_bytes:,} bytes, "
         f"TCP buffers up to {planned.tcp_buffer_max_bytes:,} bytes\n"
         f"  {planned.congestion_control}: {planned.reason}"
     )
+
+
+def _end_text(link: WanLinkSpec, region: str, plan: Plan) -> str:
+    """A region, or its gateway node that ends the link, with what the carrier hands over there."""
+    node, declared = plan.ends[link.name][region], link.end(region)
+    where = node.name if node else region
+    return f"{where} ({declared.address})" if declared else where
 
 
 def _way_text(plan: Plan, source: str, target: str) -> str:

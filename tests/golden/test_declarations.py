@@ -114,3 +114,8 @@ def test_the_embedded_declaration_is_good() -> None:
     done = causeway("check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Pulumi.local.yaml: 2 regions, 6 pools, 8 nodes, 1 WAN link")
+
+
+def test_plan_says_where_links_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(HERE / "good" / "existing-gateways.yaml")]) == 0
+    assert "tokyo-edge-1 (192.0.2.1/30) – shanghai-edge-0 (192.0.2.2/30)" in capsys.readouterr().out
