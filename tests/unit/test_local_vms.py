@@ -1,16 +1,20 @@
 """What a virtual machine is started with and told, and what is known of machines that stand."""
 
 import json
+import shutil
 from base64 import b64decode
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from infra.providers.local import names, vm_image, vms
 from infra.providers.local.node import FabricPort, Node
 
+ROUNDS = 300
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy tester"
 
 
@@ -122,3 +126,29 @@ def test_a_machine_without_a_disk_was_begun_and_is_none(node: Node) -> None:
     assert state.host_key == "", "of a node that does not run nothing is known"
     vms.remove_all("lab")
     assert vms.standing("lab") == []
+
+
+def test_a_machine_is_made_while_the_last_other_one_is_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(vms, "run", made)
+    enough = Event()
+
+    def remove_for_ever() -> None:
+        while not enough.is_set():
+            vms.remove(node.stack, "tokyo-gpu-1")
+
+    remover = Thread(target=remove_for_ever)
+    remover.start()
+    try:
+        for _ in range(ROUNDS):
+            folder = names.vm_dir(node.stack, node.name)
+            with suppress(InterruptedError):
+                vms._make(node, folder)
+            shutil.rmtree(folder.parent, ignore_errors=True)
+    finally:
+        enough.set()
+        remover.join()

@@ -120,7 +120,7 @@ def remove(stack: str, name: str) -> None:
     with netns.locked():
         unplug(stack, region, name)
     shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # the stack's other machines lie there
+    with netns.locked(), suppress(OSError):  # the stack's other machines lie there
         folder.parent.rmdir()
 
 
@@ -155,7 +155,8 @@ def _definition(node: Node) -> str:
 
 def _make(node: Node, folder: Path) -> None:
     """The note first, so that a half-made machine is found; the disk last, so that a whole one is known."""
-    folder.mkdir(parents=True, mode=0o700)
+    with netns.locked():  # beside it a machine may be removed, and with the last one the folder of all
+        folder.mkdir(parents=True, mode=0o700)
     note = {
         **node.note,
         "address": str(node.address),
