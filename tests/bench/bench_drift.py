@@ -276,17 +276,21 @@ def any_difference(report: Mapping[str, dict[str, dict[str, object]]]) -> bool:
 
 @contextmanager
 def many_sessions(stack: str, contract: Contract, sessions: int) -> Iterator[str]:
-    """A stack of as many hosts as sessions, at the addresses of the nodes there are; gone afterwards."""
+    """A stack of as many hosts as sessions: those there are, others at their addresses; gone afterwards."""
     other, names = f"{stack}-many", list(contract.hosts)
-    hosts = {f"session-{n}": contract.hosts[names[n % len(names)]] for n in range(sessions)}
+    real = {
+        **dict(zip(names, names, strict=True)),
+        **{f"session-{n}": names[n % len(names)] for n in range(sessions)},
+    }
+    real = dict(list(real.items())[:sessions])
+    hosts = {name: contract.hosts[node] for name, node in real.items()}
     folder, manifests = ROOT / stack_dir(other), drift_dir(other)
     manifests.mkdir(parents=True)
     try:
         many = contract.model_copy(update={"stack": other, "hosts": hosts})
         (folder / "contract.json").write_text(many.model_dump_json())
-        for number in range(sessions):
-            real = drift_dir(stack) / f"{names[number % len(names)]}.json"
-            (manifests / f"session-{number}.json").symlink_to(real)
+        for name, node in real.items():
+            (manifests / f"{name}.json").symlink_to(drift_dir(stack) / f"{node}.json")
         yield other
     finally:
         for path in [*manifests.iterdir(), folder / "contract.json"]:
