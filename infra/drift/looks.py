@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # importing typing costs more than all the looking
 TEXT_LIMIT_BYTES = 65536
 CHUNK_BYTES = 1 << 20
 LARGE_BYTES = 4 << 20
-FOR_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 IMMUTABLE = 0x10
 FS_IOC_GETFLAGS = 0x80086601
 WORLD_READABLE = 0o004
@@ -106,19 +105,19 @@ class Look:
         changes a file and leaves its ctime but a clock that was set back. Mode `thorough` reads it always.
         """
         whole, plain, kept = sha256(self.salt), None, b""
-        large = status.st_size > LARGE_BYTES  # OpenSSL is six times as fast, and takes 5 ms to load
+        large = status.st_size > LARGE_BYTES
         stamp = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
         sealed = how.get("sealed") if large and self.mode == "scan" else None
-        if sealed and sealed[:-1] == stamp:
-            return {"digest": sealed[-1], "immutable": self.flags_of(key)}
-        if large or how.get("sha1"):
-            import hashlib
-
-            whole = hashlib.sha256(self.salt) if large else whole
-            plain = hashlib.sha1() if how.get("sha1") else None  # noqa: S324 - what Ansible reports
-        handle = os.open(key, FOR_READING)
+        handle = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             flags = self.flags(handle)
+            if sealed and sealed[:-1] == stamp:
+                return {"digest": sealed[-1], "immutable": flags}
+            if large or how.get("sha1"):
+                import hashlib  # OpenSSL is six times as fast, and takes 5 ms to load
+
+                whole = hashlib.sha256(self.salt) if large else whole
+                plain = hashlib.sha1() if how.get("sha1") else None  # noqa: S324 - what Ansible reports
             while True:
                 data = os.read(handle, CHUNK_BYTES)
                 if not data:
@@ -138,14 +137,6 @@ class Look:
         if len(kept) <= TEXT_LIMIT_BYTES and how.get("text", True) and self.is_public(key, status):
             found["_text"] = kept
         return found
-
-    def flags_of(self, key: str) -> bool:
-        """Whether a file's immutable bit is set."""
-        handle = os.open(key, FOR_READING)
-        try:
-            return self.flags(handle)
-        finally:
-            os.close(handle)
 
     def flags(self, handle: int) -> bool:
         """Whether the immutable bit is set; False where the file system has none."""

@@ -171,12 +171,12 @@ class EndsAreHandedOver:
         a, b = link.a_end, link.b_end
         if a is None or b is None:
             return
-        path = f"{path}.b_end"
         if a.address.ip == b.address.ip:
-            yield Problem(f"{path}.address", f"{b.address.ip} is the address of both ends", str(b.address))
+            message = f"{b.address.ip} is the address of both ends"
+            yield Problem(f"{path}.b_end.address", message, str(b.address))
         elif link.kind != "vpn" and a.address.network != b.address.network:
             message = f"{b.address} is not in the network of the other end, {a.address.network}"
-            yield Problem(f"{path}.address", message, str(b.address), str(a.address.network))
+            yield Problem(f"{path}.b_end.address", message, str(b.address), str(a.address.network))
         for side, end in (("a_end", a), ("b_end", b)):
             reached = end.public_address or end.address.ip
             inside = next((region for region in spec.regions if reached in region.cidr), None)
@@ -184,7 +184,7 @@ class EndsAreHandedOver:
                 key = "public_address" if end.public_address else "address"
                 message = f"{reached} is in region {inside.name}'s {inside.cidr}, which is reached over links"
                 hint = "declare a public_address outside of it" if link.kind == "vpn" else ""
-                yield Problem(path.replace("b_end", f"{side}.{key}"), message, str(reached), hint=hint)
+                yield Problem(f"{path}.{side}.{key}", message, str(reached), hint=hint)
 
 
 class GatewaysKnowTheirLinks:
