@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
-RoleState = Literal["clean", "drift", "stale", "not sealed"]
+RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
+"""Given up: the declaration does not have it any more, and what it made is still there."""
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
 SHOWN_CHARS = 200
@@ -74,7 +75,11 @@ class HostReport:
         All of them where the node's copy of the manifest differs. A role that never ran or is stale is a
         roll-out, not a repair.
         """
-        roles = {name: role for name, role in self.roles.items() if name != MANIFEST_ROLE}
+        roles = {
+            name: role
+            for name, role in self.roles.items()
+            if name != MANIFEST_ROLE and role.state != "given up"
+        }
         if MANIFEST_ROLE in self.roles:
             return list(roles)
         return [name for name, role in roles.items() if role.differences or name in self.unsealed_roles]

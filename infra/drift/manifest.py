@@ -27,11 +27,15 @@ class _Part(BaseModel):
 
 
 class Entry(_Part):
-    """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: a kept text."""
+    """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: a kept text.
+
+    `tasks`: all that govern it, `task` is the last of them; empty where it was sealed before they were kept.
+    """
 
     kind: str
     key: str
     task: str
+    tasks: list[str] = Field(default_factory=list)
     want: dict[str, Any]
     how: dict[str, Any] = Field(default_factory=dict)
     handler: bool = False
@@ -46,11 +50,15 @@ class UncoveredTask(_Part):
 
 
 class RoleManifest(_Part):
-    """What one role made true on one host. `problems` say why it counts as not sealed."""
+    """What one role made true on one host. `problems` say why it counts as not sealed.
+
+    `declared`: the host had the role when anything was last sealed there; else it was given up.
+    """
 
     inputs: str = ""
     """Hash of the role, its variables for this host and the contract's version, when it was sealed."""
     sealed_at: str | None = None
+    declared: bool = True
     entries: list[Entry] = Field(default_factory=list)
     uncovered: list[UncoveredTask] = Field(default_factory=list)
     problems: list[str] = Field(default_factory=list)
@@ -67,9 +75,10 @@ class Manifest(_Part):
 
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
-        data = self.model_dump(
-            mode="json", exclude={"roles": {"__all__": {"entries": {"__all__": {"text"}}}}}
-        )
+        declared = {role: part for role, part in self.roles.items() if part.declared}
+        of_part = {"declared": True, "entries": {"__all__": {"text", "tasks"}}}
+        kept = self.model_copy(update={"roles": declared})
+        data = kept.model_dump(mode="json", exclude={"roles": {"__all__": of_part}})
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -135,7 +144,7 @@ def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
     for host in hosts:
         manifest = load_manifest(stack, host)
         for role, part in manifest.roles.items() if manifest else ():
-            if part.sealed_at is None:
+            if part.sealed_at is None and part.declared:
                 why = "; ".join(part.problems) or "it ran in part only"
                 yield f"drift: {host}: {role} is not sealed: {why}"
 

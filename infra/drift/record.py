@@ -10,6 +10,8 @@ from typing import Any
 from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
 
 INTERNAL = "_ansible_"
+SETTLED_TASKS = "causeway_settled_tasks"
+"""A host's variable during a repair: role → names of tasks left out, for all they govern is as sealed."""
 
 
 @dataclass
@@ -79,6 +81,7 @@ def note(record: RoleRecord, claim: Claim, task: Task) -> None:
         "kind": claim.kind,
         "key": claim.key,
         "task": task.name,
+        "tasks": list(dict.fromkeys([*(before["tasks"] if before else ()), task.name])),
         "reported": {**(before["reported"] if before else {}), **claim.reported},
         "how": how,
         "aspects": aspects,

@@ -1,23 +1,26 @@
-"""Plans a repair: which roles have to run on which hosts, and what stands in their way there.
+"""Plans a repair: which roles have to run on which hosts, which of their tasks, and what stands in their way.
 
-`python -m infra.drift.repair --stack STACK [--host HOST]… [--role ROLE]…` scans, and prints the plan as JSON:
-`{"hosts": {host: {…HostPlan}}, "unreachable": {host: why}, "unsettled": {host: [line]}, "scanned": n}`.
-playbooks/repair.yml carries it out.
+playbooks/repair.yml carries it out; its tasks call this as the action `causeway_drift_plan`.
 """
 
-import argparse
-import json
 import posixpath
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport
+from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
 from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
-from infra.drift.manifest import Manifest, load_manifest
+from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
-from infra.errors import CausewayError, ExitCode
+
+STANDS_ALONE = frozenset(
+    {
+        *("file", "directory", "link", "absent", "listing", "effective", "sysctl", "sysfs", "unit"),
+        *("authorized_keys", "hostname", "locale"),
+    }
+)
+"""Kinds that a task brings back without a change to what other tasks made: a package's installation writes
+files and starts units, an interface that goes down takes its routes with it."""
 
 
 @dataclass
@@ -58,7 +61,26 @@ class HostPlan:
 
     roles: list[str]
     lines: list[str]
+    settled: dict[str, list[str]] = field(default_factory=dict)
+    """Role → names of its tasks that need not run."""
     obstacles: Obstacles = field(default_factory=Obstacles)
+
+
+def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
+    """Tasks of a drifted role of which the scan found everything that they govern as it was sealed.
+
+    They would change nothing. None where something differs on which others stand, that only a handler keeps,
+    or of which not all tasks are known.
+    """
+    differing = {(difference.kind, difference.key) for difference in report.differences}
+    entries = [entry for entry in part.entries if (entry.kind, entry.key) in differing]
+    if report.state != "drift" or not {kind for kind, _key in differing} <= STANDS_ALONE:
+        return []
+    known = all(entry.tasks for entry in part.entries if not entry.handler)
+    if not known or any(entry.handler for entry in entries):
+        return []
+    needed = {task for entry in entries for task in entry.tasks} | {task.task for task in part.uncovered}
+    return sorted({task for entry in part.entries for task in entry.tasks} - needed)
 
 
 def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
@@ -69,6 +91,12 @@ def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
     for difference in report.differences:
         if difference.role != MANIFEST_ROLE and (find := OBSTACLES.get(difference.kind)):
             find(plan.obstacles, difference, manifest)
+    if MANIFEST_ROLE not in report.roles:
+        plan.settled = {
+            role: settled_tasks(report.roles[role], part)
+            for role, part in manifest.roles.items()
+            if role in plan.roles
+        }
     return plan
 
 
@@ -155,33 +183,20 @@ OBSTACLES: Mapping[str, Callable[[Obstacles, Difference, Manifest], None]] = {
 
 
 def plan(stack: str, hosts: Iterable[str] | None, roles: list[str]) -> dict[str, Any]:
-    """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings."""
+    """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings.
+
+    `{"hosts": {host: HostPlan as a dict}, "unreachable": {host: why}, "unsettled": {host: [line]},
+    "scanned": how many}`. CausewayError as scan_stack has it.
+    """
     planned: dict[str, Any] = {"hosts": {}, "unreachable": {}, "unsettled": {}, "scanned": 0}
     for report in scan_stack(stack, hosts, roles=roles):
         planned["scanned"] += 1
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
-            planned["hosts"][report.host] = asdict(host_plan(report, manifest))
+            found = asdict(host_plan(report, manifest))
+            found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
+            planned["hosts"][report.host] = found
         if left := [role for role in report.unsettled_roles if role not in report.drifted_roles]:
             planned["unsettled"][report.host] = [report.unsettled(role) for role in left]
     return planned
-
-
-def main(words: list[str] | None = None) -> int:
-    """Print the plan. FAILED or BAD_INPUT with an explanation when there can be none."""
-    parser = argparse.ArgumentParser(prog="python -m infra.drift.repair", description=__doc__)
-    parser.add_argument("--stack", required=True)
-    parser.add_argument("--host", action="append", help="only this host")
-    parser.add_argument("--role", action="append", default=[], help="only what this role governs")
-    arguments = parser.parse_args(words)
-    try:
-        print(json.dumps(plan(arguments.stack, arguments.host, arguments.role)))
-    except CausewayError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    return ExitCode.OK
-
-
-if __name__ == "__main__":
-    sys.exit(main())

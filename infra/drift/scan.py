@@ -13,7 +13,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
-from infra.drift.manifest import NODE_COPY, Entry, Manifest, kept_text, load_manifest
+from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_text, load_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, CausewayError
@@ -100,16 +100,19 @@ class Scanner:
     async def _scan(self, report: HostReport) -> None:
         manifest = load_manifest(self.contract.stack, report.host) or Manifest(host=report.host)
         plain = manifest.model_dump(mode="json")
-        pairs = self._pairs(manifest, plain)
+        pairs = self._pairs(report.host, manifest, plain)
         self._roles(report, manifest)
         connection = await self.trips.open(report.host)
         async with connection:
             answer = await self.trips.ask(connection, report.host, request_of(plain, pairs, self.mode))
         self._take(report, manifest, pairs, answer)
 
-    def _pairs(self, manifest: Manifest, plain: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def _pairs(
+        self, host: str, manifest: Manifest, plain: dict[str, Any]
+    ) -> list[tuple[str, dict[str, Any]]]:
         """What to compare, and the node's copy of the manifest as the last of it."""
-        pairs = [pair for pair in entries_of(plain) if not self.roles or pair[0] in self.roles]
+        wanted = set(self.inputs[host]).intersection(self.roles or self.inputs[host])
+        pairs = [pair for pair in entries_of(plain) if pair[0] in wanted]
         if manifest.machine:
             data = manifest.salt.encode() + manifest.node_copy()
             want = {"type": "file", "mode": "0600", "digest": hashlib.sha256(data).hexdigest()[:32]}
@@ -133,6 +136,9 @@ class Scanner:
                 report.roles[role] = RoleReport("clean", sealed_at=part.sealed_at)
             if part is not None:
                 report.roles[role].uncovered = [task.task for task in part.uncovered]
+        given_up = manifest.roles.keys() - self.inputs[report.host].keys()
+        for role in sorted(given_up.intersection(self.roles or given_up)):
+            report.roles[role] = RoleReport("given up", notes=[what_it_left(manifest.roles[role])])
 
     def _take(
         self,
@@ -174,6 +180,13 @@ class Scanner:
             since=moment(found.get("since")),
             diff=text_diff(entry.key, sealed, text) if sealed is not None and text is not None else None,
         )
+
+
+def what_it_left(part: RoleManifest) -> str:
+    """In words, what a role that is no longer declared made; whether it is still there was not looked at."""
+    keys = {kind: [entry.key for entry in part.entries if entry.kind == kind] for kind in ("unit", "file")}
+    units = f"the units {', '.join(keys['unit'])}" if keys["unit"] else "no unit"
+    return f"no longer declared; it left {units} and {len(keys['file'])} files"
 
 
 def _require(contract: Contract, hosts: list[str], roles: Sequence[str], known: set[str]) -> None:

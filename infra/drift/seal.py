@@ -1,13 +1,9 @@
 """Seals what a run recorded: reads the values from the nodes, checks them against what the tasks reported,
 and keeps them as manifests on the controller and on the node.
-
-`python -m infra.drift.seal < records.json` is what the callback plugin starts.
 """
 
 import asyncio
-import json
 import posixpath
-import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -26,11 +22,12 @@ from infra.drift.manifest import (
     save_manifest,
 )
 from infra.drift.trip import TripError, Trips, execute
-from infra.errors import CausewayError, ExitCode
+from infra.errors import CausewayError
 from infra.handoff.contract import load_contract, stack_dir
 
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
+LIMIT_S = 600
 Record = Mapping[str, Any]
 """What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
 
@@ -123,10 +120,13 @@ class HostSeal:
             if problem := disagreement(claim, found):
                 problems[role].append(problem)
                 continue
-            sealed[role].append(self._settled(role, claim, entry_of(self.stack, claim, found)))
+            entry = self._settled(role, claim, entry_of(self.stack, claim, found))
+            sealed[role].append(entry.model_copy(update={"tasks": claim["tasks"]}))
         for role, record in self.records.items():
             self._file(role, record, sealed[role], problems[role])
         self._share(sealed)
+        for role, part in self.manifest.roles.items():
+            part.declared = role in self.inputs
 
     def _settled(self, role: str, claim: Record, entry: Entry) -> Entry:
         """The entry, unless it would bless a difference that no task made: then the one sealed before.
@@ -229,7 +229,8 @@ class HostSeal:
             new.inputs = self.inputs.get(role, "")
             new.sealed_at = None if problems else _now()
         else:
-            new.entries, new.inputs = entries + kept, old.inputs
+            new.entries = [_with_tasks_of(old, entry) for entry in entries] + kept
+            new.inputs = old.inputs
             new.sealed_at = None if problems else old.sealed_at
         self.manifest.roles[role] = new
 
@@ -243,6 +244,15 @@ class HostSeal:
                 if (same := fresh.get((entry.kind, entry.key))) and set(same.want) >= set(entry.want):
                     entry.want = {aspect: same.want[aspect] for aspect in entry.want}
                     entry.how, entry.text = same.how, same.text
+
+
+def _with_tasks_of(old: RoleManifest, entry: Entry) -> Entry:
+    """The entry of a run in part; the tasks that did not run govern it as before."""
+    for before in old.entries:
+        if (before.kind, before.key) == (entry.kind, entry.key):
+            tasks = list(dict.fromkeys([*before.tasks, *entry.tasks])) if before.tasks else []
+            return entry.model_copy(update={"tasks": tasks})
+    return entry
 
 
 async def seal_host(trips: Trips, seal: HostSeal) -> None:
@@ -300,22 +310,11 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def main() -> int:
-    """Read the records from standard input, seal, print the problems; FAILED when there are any."""
-    request = json.load(sys.stdin)
+def seal_run(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
+    """Seal what a run recorded of HOSTS; the problems, one line each."""
     try:
-        problems = asyncio.run(seal_all(request["stack"], request["hosts"]))
+        return asyncio.run(asyncio.wait_for(seal_all(stack, hosts), LIMIT_S))
+    except TimeoutError:
+        return [f"not sealed: not through after {LIMIT_S} s"]
     except CausewayError as error:
-        problems = [str(error)]
-    shown = 20
-    for line in problems[:shown]:
-        print(line, file=sys.stderr)
-    if len(problems) > shown:
-        print(f"… and {len(problems) - shown} more", file=sys.stderr)
-    if not problems:
-        print(f"drift: sealed {len(request['hosts'])} hosts")
-    return ExitCode.FAILED if problems else ExitCode.OK
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        return [str(error)]

@@ -40,17 +40,22 @@ RUNS = 7
 REPAIRS = 3
 FORKS = 50
 PYINFRA = "pyinfra==3.10.0"
-CHANGED_FILE = "/etc/security/limits.d/90-causeway.conf"
-ITS_ROLE = "base"
-ROLE_ALONE, UNPROVEN = "that role on that node", "repair of one node, no proof"
+CHANGED_FILES = {
+    "base": "/etc/security/limits.d/90-causeway.conf",
+    "tcp_tuning": "/etc/sysctl.d/90-causeway-tcp.conf",
+    "consul": "/etc/default/consul",
+    "drift_watch": "/etc/systemd/system/causeway-drift-watch.service",
+}
+"""Role → one of its files; of a node of any pool."""
+ALONE, LIMITED, AMONG_ALL = "role alone", "repair as the scan prints it", "repair, all nodes scanned first"
+PROVEN = "the same with its proof"
 PARTS = ("logins_and_scans", "commands", "memory", "ansible", "pyinfra", "repair")
 """Methods of Bench, in the order in which they run."""
 RATIOS = (
     ("scan", "login (asyncssh)"),
     ("scan", "login (OpenSSH)"),
     ("causeway drift", "login (OpenSSH)"),
-    (UNPROVEN, ROLE_ALONE),
-    ("repair of one node", ROLE_ALONE),
+    *((f"{role}: {way}", f"{role}: {ALONE}") for role in CHANGED_FILES for way in (LIMITED, AMONG_ALL)),
 )
 
 
@@ -185,30 +190,32 @@ class Bench:
             raise SystemExit("pyinfra did not compare")
 
     def repair(self) -> None:
-        """One drifted node among all, beside the role's own playbook on that node, in turn.
+        """One drifted node among all, beside its role's own playbook on that node, in turn.
 
-        All of them seal what they did. A repair also scans all nodes first and the node again, and unless
-        told otherwise proves it with every check of the verification.
+        All of them seal what they did; a repair also looks at the node before and after.
         """
         host = self.hosts[-1]
-        tried = {
-            ROLE_ALONE: [f"playbooks/{ITS_ROLE}.yml", "--limit", host],
-            UNPROVEN: ["playbooks/repair.yml", "-e", "repair_verify=false"],
-            "repair of one node": ["playbooks/repair.yml"],
-        }
-        costs: dict[str, list[Cost]] = {name: [] for name in tried}
-        for _ in range(REPAIRS):
-            for name, words in tried.items():
-                self.change(host)
-                costs[name].append(run(["ansible-playbook", *words, *self.inventory()], self.folder))
-        for name, several in costs.items():
-            self.middle(name, several)
+        for role, file in CHANGED_FILES.items():
+            limits, unproven = ["--limit", host, "--tags", role], ["-e", "repair_verify=false"]
+            tried = {
+                ALONE: [f"playbooks/{role}.yml", "--limit", host],
+                LIMITED: ["playbooks/repair.yml", *limits, *unproven],
+                AMONG_ALL: ["playbooks/repair.yml", *unproven],
+                PROVEN: ["playbooks/repair.yml"],
+            }
+            costs: dict[str, list[Cost]] = {name: [] for name in tried}
+            for _ in range(REPAIRS):
+                for name, words in tried.items():
+                    self.change(host, file)
+                    costs[name].append(run(["ansible-playbook", *words, *self.inventory()], self.folder))
+            for name, several in costs.items():
+                self.middle(f"{role}: {name}", several)
         self.require_clean()
 
-    def change(self, host: str) -> None:
-        """Make one governed file differ."""
+    def change(self, host: str, file: str) -> None:
+        """Make a governed file differ."""
         where = ["-F", str(ssh_config_file(self.stack)), host]
-        run(["ssh", *where, f"echo '# changed' >> {CHANGED_FILE}"], self.folder)
+        run(["ssh", *where, f"echo '# changed' >> {file}"], self.folder)
 
     def inventory(self) -> list[str]:
         """What every playbook is started with."""
@@ -335,13 +342,13 @@ def write_pyinfra(stack: str, contract: Contract, folder: Path) -> int:
 def table(figures: Figures) -> Iterator[str]:
     """The figures for people: each beside the scan of the same kind."""
     yield f"{figures.nodes} nodes, {figures.entries} sealed facts; {figures.files} files for pyinfra"
-    yield f"{'':34}{'wall':>9}{'CPU/node':>11}{'beside the scan':>18}"
+    yield f"{'':46}{'wall':>9}{'CPU/node':>11}{'beside the scan':>18}"
     for name, wall_s in figures.seconds.items():
         cpu = figures.cpu_ms_per_node.get(name)
         shown = f"{cpu:8.1f} ms" if cpu is not None else ""
-        own = "scan" not in figures.seconds or name.startswith(("scan", "causeway", "repair", "that"))
+        own = "scan" not in figures.seconds or (name.startswith(("scan", "causeway")) or ":" in name)
         ratio = "" if own else f"{wall_s / figures.seconds['scan']:16.2f} ×"
-        yield f"{name:34}{wall_s:7.2f} s{shown:>11}{ratio:>18}"
+        yield f"{name:46}{wall_s:7.2f} s{shown:>11}{ratio:>18}"
     for one, other in RATIOS:
         if {one, other} <= set(figures.seconds):
             yield f"{one} / {other}: {figures.seconds[one] / figures.seconds[other]:.2f}"

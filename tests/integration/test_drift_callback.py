@@ -146,3 +146,37 @@ def test_a_run_that_leaves_tasks_out_is_a_run_in_part(
     assert "file plain" in claims(records)
     tasks.write_text(text + "- ansible.builtin.command: 'false'\n")
     assert not converge(expect=2)["whole"], "the host failed"
+
+
+REPAIR = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.add_host:
+        name: node
+        causeway_settled_tasks: {one: [Write, Make folders, Touch, Look, "Here"], other: [Write a secret]}
+- hosts: all
+  gather_facts: false
+  vars: {which: thing}
+  roles: [one]
+  tasks:
+    - name: Write
+      ansible.builtin.copy: {content: x, dest: "{{ there }}/outside", mode: "0644"}
+"""
+
+
+def test_a_repair_leaves_settled_tasks_out_and_is_a_run_in_part(
+    converge: Callable[..., Records], tmp_path: Path
+) -> None:
+    tasks = tmp_path / "roles" / "one" / "tasks" / "main.yml"
+    tasks.write_text(tasks.read_text().replace("- name: Look\n", "- name: Look\n  register: seen\n"))
+    asks = "- name: Ask\n  ansible.builtin.assert: {that: seen.rc == 0, quiet: true}\n"
+    tasks.write_text(tasks.read_text() + asks)
+    records = converge(play=REPAIR)
+    assert set(claims(records)) == {"file secret", "sysfs thing"}, "another role's task of that name runs"
+    assert not records["whole"]
+    assert (tmp_path / "node" / "outside").exists(), "a task of no role is nobody's to leave out"
+    assert not (tmp_path / "node" / "here").exists()
+    again = converge()
+    assert again["whole"]
+    assert claims(again)["file plain"]["changed"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra.drift.repair import STANDS_ALONE
 from tests.integration.checkout import Checkout, commit, two_regions
 
 A, B = "tokyo-gpu-0", "tokyo-control-0"
@@ -102,7 +103,7 @@ DRIFTS = {
         ("package", "chrony", "apt-mark hold chrony"),
         ("interface", "lo", "tc qdisc del dev lo root"),
         ("unit", "truth.service",
-         "mkdir /etc/systemd/system/truth.service.d && "
+         "mkdir -p /etc/systemd/system/truth.service.d && "
          "echo '[Service]' > /etc/systemd/system/truth.service.d/x.conf"),
         ("file", "/etc/systemd/system/truth.service", "echo '# edited' >> {} && systemctl daemon-reload"),
     ),
@@ -196,14 +197,19 @@ def repair(checkout: Checkout, *words: str, expect: int = 0) -> str:
     return checkout.run("exec", *playbook, *words, expect=expect)
 
 
+def drift(checkout: Checkout, node: str, command: str) -> None:
+    """Do one of the table's commands; what it says only if it fails."""
+    checkout.on_node(
+        node, "sh", "-c", f"{{ {command}; }} >/tmp/said 2>&1 || {{ cat /tmp/said >&2; exit 1; }}"
+    )
+
+
 @pytest.fixture(scope="module")
 def before(standing: Checkout) -> dict[str, Report]:
     """The scan after everything was done to the nodes that the table names."""
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
     for node, command, *_ in TABLE:
-        standing.on_node(
-            node, "sh", "-c", f"{{ {command}; }} >/tmp/said 2>&1 || {{ cat /tmp/said >&2; exit 1; }}"
-        )
+        drift(standing, node, command)
     return scan(standing, DRIFTED)
 
 
@@ -270,4 +276,21 @@ def test_log_rotation_is_no_drift(standing: Checkout, after: dict[str, Report]) 
         standing.on_node(
             node, "sh", "-c", "journalctl --rotate; logrotate -f /etc/logrotate.conf 2>/dev/null; true"
         )
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+ALONE = [(node, command) for node, command, _, kind, _ in TABLE if kind in STANDS_ALONE]
+
+
+def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, after: dict[str, Report]) -> None:
+    """The same once more, without what has whole roles run: tasks are left out, and nothing is forgotten."""
+    assert {report["state"] for report in after.values()} == {"clean"}
+    for node, command in ALONE:
+        drift(standing, node, command)
+    reports = scan(standing, DRIFTED)
+    kinds = {kind for node in (A, B) for role, kind, _ in found(reports[node]) if role == "base"}
+    assert kinds <= STANDS_ALONE
+    text = repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
+    assert "base : Write the hosts file" in text
+    assert "base : A group" not in text
     assert {report["state"] for report in scan(standing).values()} == {"clean"}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.drift.findings import Difference, HostReport, RoleReport
-from infra.drift.manifest import Entry, Manifest, RoleManifest
+from infra.drift.manifest import Entry, Manifest, RoleManifest, UncoveredTask
 from infra.drift.repair import HostPlan, host_plan
 
 
@@ -92,3 +92,50 @@ def test_the_nodes_own_manifest_is_written_by_a_converge_of_all_roles() -> None:
     difference = Difference("manifest", "t", "file", "/m", {"digest": "a"}, {"digest": "b"})
     report.roles["manifest"] = RoleReport("drift", [difference])
     assert host_plan(report, Manifest(host="n")).roles == ["base", "tcp_tuning"]
+
+
+def made_by(kind: str, key: str, *tasks: str, handler: bool = False) -> Entry:
+    return Entry(kind=kind, key=key, task="", tasks=list(tasks), want={}, handler=handler)
+
+
+ENTRIES = (
+    made_by("file", "/a", "Write a", "Set the mode of a"),
+    made_by("file", "/b", "Write b"),
+    made_by("directory", "/d", "Make room", "Write b"),
+    made_by("unit", "x.service", "Run x"),
+    made_by("package", "x", "Install x"),
+    made_by("file", "/h", "Reload", handler=True),
+)
+
+
+def settled(kind: str, key: str, *entries: Entry, state: str = "drift", copy: bool = False) -> list[str]:
+    """What a repair leaves out of a role of which one thing differs."""
+    part = RoleManifest(
+        entries=list(entries or ENTRIES), uncovered=[UncoveredTask(task="Run x", module="shell")]
+    )
+    report = HostReport("n", "r", "drift")
+    report.roles["base"] = RoleReport(state, [Difference("base", "t", kind, key, {}, {})])  # type: ignore[arg-type]
+    if copy:
+        report.roles["manifest"] = RoleReport("drift", [Difference("manifest", "t", "file", "/m", {}, {})])
+    return host_plan(report, Manifest(host="n", roles={"base": part})).settled.get("base", [])
+
+
+def test_tasks_of_what_is_as_sealed_are_left_out_and_those_of_what_differs_are_not() -> None:
+    assert settled("file", "/a") == ["Install x", "Make room", "Reload", "Write b"]
+    assert settled("directory", "/d") == ["Install x", "Reload", "Set the mode of a", "Write a"]
+
+
+def test_a_task_of_which_nobody_knows_all_that_it_does_is_never_left_out() -> None:
+    assert "Run x" not in settled("file", "/b")
+
+
+def test_a_role_runs_whole_where_one_repair_may_undo_what_was_as_sealed() -> None:
+    assert settled("package", "x") == []
+    assert settled("file", "/a", state="stale") == []
+    assert settled("file", "/a", copy=True) == []
+    assert settled("file", "/h") == [], "only the handler would bring it back"
+
+
+def test_a_manifest_that_does_not_know_all_tasks_has_the_role_run_whole() -> None:
+    assert settled("file", "/a", *ENTRIES, made_by("file", "/old")) == []
+    assert settled("file", "/a", *ENTRIES, made_by("unit", "old.service", handler=True)) != []

@@ -1,5 +1,6 @@
 """What a scan says, to people, to programs and by its exit status; and when a manifest is stale."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ import pytest
 
 from infra.commands import drift as command
 from infra.drift import inputs, report
+from infra.drift import manifest as manifests
 from infra.drift.findings import Difference, HostReport, RoleReport, explain, moment, text_diff
-from infra.drift.manifest import Manifest
+from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, save_manifest
 from infra.drift.repair import host_plan
+from infra.drift.scan import Scanner
 from infra.errors import ExitCode
 from infra.handoff import hashes, resources
 from infra.handoff.build_contract import build_contract
@@ -235,3 +238,48 @@ def test_where_the_nodes_own_copy_differs_every_role_runs() -> None:
     copy = Difference("manifest", "t", "file", "/var/lib/causeway/manifest.json", {}, {})
     report.roles["manifest"] = RoleReport("drift", [copy])
     assert report.drifted_roles == ["base", "drift_watch"]
+
+
+class Answering:
+    """Stands for the way to a node that finds the last thing it is asked for changed."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def open(self, _host: str) -> "Answering":
+        return self
+
+    async def __aenter__(self) -> "Answering":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        pass
+
+    async def ask(self, _connection: object, _host: str, request: dict[str, Any]) -> dict[str, Any]:
+        self.asked = [key for _kind, key, _how, _want in request["entries"]]
+        return {"machine": "m", "values": [[len(self.asked) - 1, {"found": {"digest": "b"}}]]}
+
+
+def test_a_role_that_is_no_longer_declared_is_named_and_neither_compared_nor_repaired(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifests, "ROOT", tmp_path)
+    name = "tokyo-control-0"
+    parts = {
+        "base": [Entry(kind="file", key="/etc/hosts", task="t", want={"digest": "a"})],
+        "consul": [
+            Entry(kind="unit", key="consul.service", task="t", want={}),
+            Entry(kind="file", key="/etc/consul.d/x", task="t", want={}),
+        ],
+    }
+    roles = {role: RoleManifest(inputs="i", sealed_at="now", entries=part) for role, part in parts.items()}
+    save_manifest("s", Manifest(host=name, machine="m", roles=roles))
+    scanner, trips = Scanner(cluster(), {name: {"base": "i"}}), Answering()
+    scanner.trips = trips  # type: ignore[assignment]
+    report = asyncio.run(scanner.host(name))
+    assert trips.asked == ["/etc/hosts", NODE_COPY]
+    assert report.roles["consul"].state == "given up"
+    left = "no longer declared; it left the units consul.service and 1 files"
+    assert report.roles["consul"].notes == [left]
+    assert report.unsettled_roles == []
+    assert report.drifted_roles == ["base"], "the node's copy differs: all roles run that the node has"

@@ -26,6 +26,7 @@ def claim(kind: str, key: str, **changes: Any) -> dict[str, Any]:
         "kind": kind,
         "key": key,
         "task": f"make {key}",
+        "tasks": [f"make {key}"],
         "reported": {},
         "how": {},
         "aspects": None,
@@ -291,3 +292,42 @@ def test_a_manifest_that_is_none_is_an_error_with_a_next_step() -> None:
     manifest_path("s", "node").write_text("{}")
     with pytest.raises(CausewayError, match="converge the host again"):
         load_manifest("s", "node")
+
+
+def tasks_of(key: str) -> list[str]:
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    return next(entry.tasks for entry in manifest.roles["base"].entries if entry.key == key)
+
+
+def test_a_run_in_part_knows_of_the_tasks_that_did_not_run() -> None:
+    both = claim("file", "/etc/x", tasks=["write it", "set its mode"])
+    seal({"base": record(both)}, FOUND)
+    seal({"base": record(claim("file", "/etc/x", tasks=["write it"]), whole=False)}, FOUND)
+    assert tasks_of("/etc/x") == ["write it", "set its mode"]
+    seal({"base": record(claim("file", "/etc/x", tasks=["write it"]))}, FOUND)
+    assert tasks_of("/etc/x") == ["write it"], "all tasks had their turn"
+
+
+def test_a_run_in_part_does_not_make_up_what_an_older_manifest_does_not_know() -> None:
+    seal({"base": record(claim("file", "/etc/x", tasks=[]))}, FOUND)
+    seal({"base": record(claim("file", "/etc/x"), whole=False)}, FOUND)
+    assert tasks_of("/etc/x") == []
+
+
+def test_what_is_not_repaired_keeps_its_value_and_learns_its_tasks() -> None:
+    seal({"base": record(claim("file", "/etc/x", tasks=[]))}, FOUND)
+    made = seal({"base": record(claim("file", "/etc/x"))}, {**FOUND, "digest": "other"})
+    assert made.not_repaired == ["file /etc/x"]
+    assert (tasks_of("/etc/x"), wants()["file", "/etc/x"]) == (["make /etc/x"], FOUND)
+
+
+def test_a_role_that_was_given_up_is_kept_by_the_controller_and_not_by_the_node() -> None:
+    seal({"base": record(claim("file", "/etc/x")), "consul": record(claim("file", "/etc/y"))}, FOUND, FOUND)
+    made = seal({"base": record(claim("file", "/etc/x"))}, FOUND)
+    assert wants("consul") == {("file", "/etc/y"): FOUND}
+    assert b"/etc/x" in made.manifest.node_copy()
+    assert b"/etc/y" not in made.manifest.node_copy()
+    made.manifest.roles["consul"].sealed_at = None
+    save_manifest("s", made.manifest)
+    assert list(not_sealed("s", ["node"])) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +17,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.drift.kinds import Task  # noqa: E402 - needs the path set above
-from infra.drift.record import Recorder, as_json, plain_arguments  # noqa: E402 - likewise
+from infra.drift.record import SETTLED_TASKS, Recorder, as_json, plain_arguments  # noqa: E402 - likewise
 
 DOCUMENTATION = """
 name: causeway_manifest
@@ -36,7 +35,7 @@ options:
 requirements: []
 """
 
-SEAL_TIMEOUT_S = 600
+SHOWN_PROBLEMS = 20
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
@@ -97,36 +96,36 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         if file := self.get_option("record"):
             Path(file).write_text(json.dumps(hosts, default=str))
         if stack is not None:
-            self._seal({"stack": stack, "hosts": hosts})
+            self._seal(stack, hosts)
 
-    def _seal(self, request: Mapping[str, Any]) -> None:
-        """In a process of its own: whatever happens there, the converge was what it was."""
+    def _seal(self, stack: str, hosts: Mapping[str, Any]) -> None:
+        """Seal and say how that went; whatever happens there, the converge was what it was."""
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", "infra.drift.seal"],
-                input=json.dumps(request, default=str),
-                cwd=ROOT,
-                capture_output=True,
-                text=True,
-                timeout=SEAL_TIMEOUT_S,
-                check=False,
-            )
-        except (OSError, subprocess.SubprocessError) as error:
-            self._display.error(f"drift: not sealed: {error}", wrap_text=False)
+            from infra.drift.seal import seal_run  # a run without roles need not wait for it
+
+            problems = seal_run(stack, json.loads(json.dumps(hosts, default=str)))
+        except Exception as error:  # Ansible would make a warning without a cause of it
+            problems = [f"not sealed: {type(error).__name__}: {error}"]
+        if not problems:
+            self._display.display(f"drift: sealed {len(hosts)} hosts")
             return
-        for line in done.stdout.splitlines():
-            self._display.display(line)
-        if done.returncode:
-            self._display.error(f"drift: {done.stderr.strip() or 'sealing failed'}", wrap_text=False)
+        if more := problems[SHOWN_PROBLEMS:]:
+            problems = [*problems[:SHOWN_PROBLEMS], f"… and {len(more)} more"]
+        self._display.error("drift: " + "\n".join(problems), wrap_text=False)
 
     def _hosts(self, stats: Any) -> dict[str, Any]:
         """The records of the hosts of the run, with what the run covered of each role."""
         hosts: dict[str, Any] = {}
         for host, roles in self.recorder.hosts.items():
             failed = host in stats.failures or host in stats.dark
+            known = self.variables._inventory.get_host(host)
+            in_part = {} if known is None else known.vars.get(SETTLED_TASKS, {})
             hosts[host] = {
                 role: as_json(record)
-                | {"whole": not failed and self._is_whole(role), "handlers": self._handlers(role)}
+                | {
+                    "whole": not (failed or in_part.get(role)) and self._is_whole(role),
+                    "handlers": self._handlers(role),
+                }
                 for role, record in roles.items()
             }
         return hosts

@@ -1,0 +1,49 @@
+"""Action plugin: scans from the controller, and says what a repair has to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+ROOT = Path(__file__).resolve().parents[3]
+if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
+    sys.path.append(str(ROOT))
+
+# Here, not where it is used: Ansible loads this before it forks, so what it takes is spent once a repair.
+from infra.drift.repair import plan  # noqa: E402 - needs the path set above
+from infra.errors import CausewayError  # noqa: E402 - likewise
+
+DOCUMENTATION = """
+module: causeway_drift_plan
+short_description: Find what drifted, and what brings it back
+description:
+  - Scans the hosts of a stack and returns C(plan), as C(infra.drift.repair.plan) describes it.
+  - Changes nothing and runs in check mode; the connection of the task's host is not used.
+options:
+  stack: {description: "The stack.", type: str, required: true}
+  hosts: {description: "Only these hosts.", type: list, elements: str}
+  roles: {description: "Only what these roles govern.", type: list, elements: str}
+"""
+
+
+class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
+    """One scan of all nodes at once, whatever the host it is called for."""
+
+    _VALID_ARGS = frozenset(("stack", "hosts", "roles"))
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The plan; the task fails with what is wrong and what to do."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        wanted = self._task.args
+        try:
+            found = plan(wanted["stack"], wanted.get("hosts"), wanted.get("roles") or [])
+        except CausewayError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return result | {"plan": found, "changed": False}
