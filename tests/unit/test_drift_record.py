@@ -210,3 +210,12 @@ def test_nearly_every_task_of_our_roles_is_covered(role: str) -> None:
     print(f"{role}: {found.percent:.0f} % of {found.total} tasks; uncovered: {found.uncovered}")
     assert found.total > 0
     assert found.percent >= COVERED_PERCENT
+
+
+def test_all_tasks_that_govern_a_thing_are_known() -> None:
+    args = {"path": "/etc/x", "state": "file", "mode": "0644"}
+    made = [
+        Task(name=name, module="ansible.builtin.file", args=args, result=args) for name in ("a", "b", "a")
+    ]
+    claim = recorded(*made).claims["file", "/etc/x"]
+    assert (claim["tasks"], claim["task"]) == (["a", "b"], "a")
