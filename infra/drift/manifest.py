@@ -76,7 +76,7 @@ class Manifest(_Part):
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
         declared = {role: part for role, part in self.roles.items() if part.declared}
-        of_part = {"declared": True, "entries": {"__all__": {"text", "tasks"}}}
+        of_part: dict[str, Any] = {"declared": True, "entries": {"__all__": {"text", "tasks"}}}
         kept = self.model_copy(update={"roles": declared})
         data = kept.model_dump(mode="json", exclude={"roles": {"__all__": of_part}})
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"
