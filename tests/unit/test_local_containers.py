@@ -1,11 +1,15 @@
 """Container nodes: what podman's own faults must not spoil."""
 
+import os
+from dataclasses import replace
+from errno import ENOSPC
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
 from infra.errors import CausewayError
-from infra.providers.local import containers
+from infra.providers.local import containers, nodes
 
 
 @pytest.fixture
@@ -32,3 +36,33 @@ def test_what_podman_never_removes_is_said(busy: Path) -> None:
     busy.write_text("100")
     with pytest.raises(CausewayError, match="resource busy"):
         containers.discard("cw-s-a-0")
+
+
+class Workshop:
+    """An engine whose disk is full for one of its nodes."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def records(self, *_pool: str) -> dict[str, dict[str, str]]:
+        return {}
+
+    def begun(self, *_pool: str) -> set[str]:
+        return set()
+
+    def bring_up(self, node: nodes.Node, _record: object) -> None:
+        if node.name == "a-0":
+            raise OSError(ENOSPC, os.strerror(ENOSPC), "/var/lib/containers")
+        self.made.append(node.name)
+
+
+def test_a_full_disk_is_put_down_to_its_node_and_the_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    workshop = Workshop()
+    monkeypatch.setattr(nodes, "ENGINES", {"container": workshop})
+    home, gateway = IPv4Address("10.0.0.9"), IPv4Address("10.0.0.1")
+    first = nodes.Node("s", "r", "p", "a-0", home, gateway, 24, 1500, "image", "key", "urn", None)
+    said: list[str] = []
+    with pytest.raises(CausewayError, match=r"1 of 2 nodes of the pool r/p failed: a-0: .*No space left.*"):
+        nodes.reconcile("s", "r", "p", [first, replace(first, name="a-1")], said.append)
+    assert workshop.made == ["a-1"]
+    assert any("a-0 failed" in line for line in said)

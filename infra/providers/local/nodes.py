@@ -60,9 +60,9 @@ def reconcile(
             ENGINES[node.kind].bring_up(node, records[node.kind].get(node.name))
             ready.append(node.name)
             progress(f"{node.name} is ready ({len(ready)} of {len(desired)} nodes of {region}/{pool})")
-        except CausewayError as error:
-            failures[node.name] = error.message
-            progress(f"{node.name} failed: {error.message}")
+        except (CausewayError, OSError) as error:  # a full disk, no more processes
+            failures[node.name] = error.message if isinstance(error, CausewayError) else str(error)
+            progress(f"{node.name} failed: {failures[node.name]}")
 
     _each(work, desired)
     if failures:
