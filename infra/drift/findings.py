@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
 RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
-"""Given up: the declaration does not have it any more, and what it made is still there."""
+"""Given up: the declaration does not have it any more, and nothing took off what it made."""
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
 SHOWN_CHARS = 200

@@ -144,6 +144,18 @@ def test_nothing_to_repair_is_said_and_nothing_is_done(standing: Checkout) -> No
     assert "base :" not in text
 
 
+def test_a_repair_names_a_stale_role_and_does_not_roll_it_out(standing: Checkout) -> None:
+    tasks = standing.folder / "roles" / "tcp_tuning" / "tasks" / "main.yml"
+    sealed = tasks.read_text()
+    tasks.write_text(f"{sealed}# another version\n")
+    try:
+        text = standing.run(*repair(standing))
+    finally:
+        tasks.write_text(sealed)
+    assert text.replace("\n", " ").count("tcp_tuning is stale") == len(standing.instances())
+    assert "tcp_tuning :" not in text
+
+
 def test_check_shows_what_would_be_done_and_does_nothing(standing: Checkout) -> None:
     standing.on_node(NODE, "sh", "-c", "echo '# changed' >> /etc/hosts")
     text = standing.run(*repair(standing, "--check"))

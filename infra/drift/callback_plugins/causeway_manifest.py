@@ -103,7 +103,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         try:
             from infra.drift.seal import seal_run  # a run without roles need not wait for it
 
-            problems = seal_run(stack, json.loads(json.dumps(hosts, default=str)))
+            plain = json.loads(json.dumps(hosts, default=str))  # Ansible's strings are of classes of its own
+            problems = seal_run(stack, plain)
         except Exception as error:  # Ansible would make a warning without a cause of it
             problems = [f"not sealed: {type(error).__name__}: {error}"]
         if not problems:
