@@ -43,17 +43,23 @@ class Workshop:
 
     def __init__(self) -> None:
         self.made: list[str] = []
+        self.removed: list[str] = []
 
     def records(self, *_pool: str) -> dict[str, dict[str, str]]:
         return {}
 
     def begun(self, *_pool: str) -> set[str]:
-        return set()
+        return set(self.made)
 
     def bring_up(self, node: nodes.Node, _record: object) -> None:
         if node.name == "a-0":
             raise OSError(ENOSPC, os.strerror(ENOSPC), "/var/lib/containers")
         self.made.append(node.name)
+
+    def remove(self, _stack: str, name: str) -> None:
+        if name == "a-1":
+            raise OSError(ENOSPC, os.strerror(ENOSPC), "/var/lib/containers")
+        self.removed.append(name)
 
 
 def test_a_full_disk_is_put_down_to_its_node_and_the_others_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +72,12 @@ def test_a_full_disk_is_put_down_to_its_node_and_the_others_are_made(monkeypatch
         nodes.reconcile("s", "r", "p", [first, replace(first, name="a-1")], said.append)
     assert workshop.made == ["a-1"]
     assert any("a-0 failed" in line for line in said)
+
+
+def test_a_node_that_cannot_be_removed_is_named_and_the_others_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    workshop = Workshop()
+    workshop.made = ["a-0", "a-1", "a-2"]
+    monkeypatch.setattr(nodes, "ENGINES", {"container": workshop})
+    with pytest.raises(CausewayError, match=r"1 of 3 nodes could not be removed: a-1: .*No space left.*"):
+        nodes.remove_pool("s", "r", "p")
+    assert sorted(workshop.removed) == ["a-0", "a-2"]

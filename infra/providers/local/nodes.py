@@ -4,7 +4,7 @@
 differs, so it also finishes what a killed run has begun.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -52,25 +52,17 @@ def reconcile(
         wanted = {node.name for node in desired if node.kind == kind}
         _remove(engine, stack, sorted(_all(engine, stack, region, pool) - wanted), progress)
     ready: list[str] = []
-    failures: dict[str, str] = {}
+    named = {node.name: node for node in desired}
     records = {kind: engine.records(stack, region, pool) for kind, engine in ENGINES.items()}
 
-    def work(node: Node) -> None:
-        try:
-            ENGINES[node.kind].bring_up(node, records[node.kind].get(node.name))
-            ready.append(node.name)
-            progress(f"{node.name} is ready ({len(ready)} of {len(desired)} nodes of {region}/{pool})")
-        except (CausewayError, OSError) as error:  # a full disk, no more processes
-            failures[node.name] = error.message if isinstance(error, CausewayError) else str(error)
-            progress(f"{node.name} failed: {failures[node.name]}")
+    def work(name: str) -> None:
+        node = named[name]
+        ENGINES[node.kind].bring_up(node, records[node.kind].get(name))
+        ready.append(name)
+        progress(f"{name} is ready ({len(ready)} of {len(desired)} nodes of {region}/{pool})")
 
-    _each(work, desired)
-    if failures:
-        raise CausewayError(
-            f"{len(failures)} of {len(desired)} nodes of the pool {region}/{pool} failed: "
-            + "; ".join(f"{name}: {failures[name]}" for name in sorted(failures)),
-            "the other nodes stand; run it again to go on from there",
-        )
+    again = "the other nodes stand; run it again to go on from there"
+    _each(work, list(named), progress, f"nodes of the pool {region}/{pool} failed", again)
     states = inspect(stack, region, pool)
     return [states[node.name] for node in desired]
 
@@ -99,12 +91,28 @@ def _remove(engine: Engine, stack: str, node_names: Sequence[str], progress: Pro
         engine.remove(stack, name)
         progress(f"{name} is removed")
 
-    _each(work, node_names)
+    again = "the other ones are gone; run it again to go on from there"
+    _each(work, node_names, progress, "nodes could not be removed", again)
 
 
-def _each(work: Callable[[Any], None], items: Iterable[Any]) -> None:
+def _each(
+    work: Callable[[str], None], node_names: Sequence[str], progress: Progress, what: str, hint: str
+) -> None:
+    """Do all of it, several at once, then raise one CausewayError that names every node that failed."""
+    failures: dict[str, str] = {}
+
+    def one(name: str) -> None:
+        try:
+            work(name)
+        except (CausewayError, OSError) as error:  # a full disk, no more processes
+            failures[name] = error.message if isinstance(error, CausewayError) else str(error)
+            progress(f"{name} failed: {failures[name]}")
+
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        list(pool.map(work, items))
+        list(pool.map(one, node_names))
+    if failures:
+        said = "; ".join(f"{name}: {failures[name]}" for name in sorted(failures))
+        raise CausewayError(f"{len(failures)} of {len(node_names)} {what}: {said}", hint)
 
 
 __all__ = ["FabricPort", "Node", "NodeState", "inspect", "reconcile", "remove_pool"]
