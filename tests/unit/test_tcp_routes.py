@@ -1,6 +1,8 @@
 """Which route the congestion control of a WAN route is set on: the role's own code."""
 
 import importlib.util
+import socket
+import threading
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import ModuleType
@@ -76,3 +78,26 @@ def test_a_file_is_written_once(tcp: ModuleType, tmp_path: Path) -> None:
     assert not target.exists()
     assert tcp.write(target, "[]", dry_run=False)
     assert not tcp.write(target, "[]", dry_run=False)
+
+
+def test_changes_without_end_do_not_keep_the_routes_away(tcp: ModuleType) -> None:
+    """Somebody else's routes flap faster than they settle."""
+    monitor, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    over = threading.Event()
+
+    def flap() -> None:
+        for _ in range(1000):
+            if over.wait(tcp.SETTLE_S / 10):
+                return
+            kernel.send(b"a route changed")
+
+    flapping = threading.Thread(target=flap)
+    flapping.start()
+    try:
+        tcp.drain(monitor)
+        assert flapping.is_alive(), "it waited until all was quiet"
+    finally:
+        over.set()
+        flapping.join()
+        monitor.close()
+        kernel.close()

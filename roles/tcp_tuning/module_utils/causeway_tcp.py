@@ -26,8 +26,10 @@ PROTOCOL = "96"
 RTMGRP_LINK = 0x1
 RTMGRP_IPV4_IFADDR = 0x10
 RTMGRP_IPV4_ROUTE = 0x40
-SETTLE_S = 0.5
+SETTLE_S = 0.1
 """A link reset comes as a burst of events: wait for its end before looking."""
+PATIENCE_S = 1.0
+"""But no longer than that: routes of others that change all the time must not keep ours away."""
 
 
 class RefusedError(Exception):
@@ -207,15 +209,17 @@ def watch() -> None:
 
 
 def drain(monitor: socket.socket) -> None:
-    """Block until something changed, then until it has been quiet for `SETTLE_S` seconds."""
+    """Block until something changed, then until all is quiet for `SETTLE_S` seconds, or for `PATIENCE_S`."""
     monitor.settimeout(None)
-    while True:
+    latest = float("inf")
+    while time.monotonic() < latest:
         try:
             monitor.recv(1 << 16)
         except TimeoutError:
             return
         except OSError:  # ENOBUFS: more events than fit; that something changed is all that counts
             time.sleep(SETTLE_S)
+        latest = min(latest, time.monotonic() + PATIENCE_S)
         monitor.settimeout(SETTLE_S)
 
 
