@@ -15,7 +15,7 @@ from infra.errors import CausewayError, ExitCode
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import Measurement, measure_wan
 from infra.handoff.variables import FEATURES, feature_hosts
-from infra.handoff.verify import VerificationResult, read_result
+from infra.handoff.verdicts import VerificationResult, read_result
 from infra.pulumi_cli import only_one, pulumi, select_stack
 
 

@@ -4,7 +4,7 @@ playbooks/repair.yml carries it out; its tasks call this as the action `causeway
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -182,13 +182,16 @@ OBSTACLES: Mapping[str, Callable[[Obstacles, Difference, Manifest], None]] = {
 """Kind → what a role's tasks cannot do about a difference of it."""
 
 
-def plan(stack: str, hosts: Iterable[str] | None, roles: list[str]) -> dict[str, Any]:
+def plan(
+    stack: str, hosts: Iterable[str] | None, roles: Sequence[str] = (), withheld: Collection[str] = ()
+) -> dict[str, Any]:
     """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings.
 
-    `{"hosts": {host: HostPlan as a dict}, "unreachable": {host: why}, "unsettled": {host: [line]},
-    "scanned": how many}`. CausewayError as scan_stack has it.
+    `{"hosts": {host: HostPlan as a dict}, "roles": {host: [role to run]}, "unreachable": {host: why},
+    "unsettled": {host: [line]}, "scanned": how many}`. WITHHELD are roles that may not run. CausewayError as
+    scan_stack has it.
     """
-    planned: dict[str, Any] = {"hosts": {}, "unreachable": {}, "unsettled": {}, "scanned": 0}
+    planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}, "scanned": 0}
     for report in scan_stack(stack, hosts, roles=roles):
         planned["scanned"] += 1
         if report.state in ("unreachable", "failed"):
@@ -196,7 +199,10 @@ def plan(stack: str, hosts: Iterable[str] | None, roles: list[str]) -> dict[str,
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
             found = asdict(host_plan(report, manifest))
             found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
+            found["roles"] = [role for role in found["roles"] if role not in withheld]
             planned["hosts"][report.host] = found
+            if found["roles"]:
+                planned["roles"][report.host] = found["roles"]
         if left := [role for role in report.unsettled_roles if role not in report.drifted_roles]:
             planned["unsettled"][report.host] = [report.unsettled(role) for role in left]
     return planned

@@ -11,7 +11,8 @@ import argparse
 import json
 import shlex
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,14 @@ class Expectations:
         """As JSON."""
         return json.dumps(asdict(self))
 
+    def only(self, roles: Mapping[str, Collection[str]]) -> "Expectations":
+        """Of each host only the roles that are named."""
+        hosts = (
+            replace(host, features=tuple(name for name in host.features if name in roles[host.host]))
+            for host in self.hosts
+        )
+        return replace(self, hosts=tuple(hosts))
+
 
 def parse(text: str) -> Expectations:
     """The reverse of `Expectations.dump`."""
@@ -92,16 +101,22 @@ def read(inventory: str, limit: str | None) -> Expectations:
     init_plugin_loader()
     loader = DataLoader()
     manager = InventoryManager(loader=loader, sources=[inventory])
-    variables = VariableManager(loader=loader, inventory=manager)
-    addresses = dict(_address(host, variables, loader) for host in manager.get_hosts("all"))
     if limit:
         manager.subset(limit)
+    return of_hosts(
+        manager.get_hosts("all"), manager, VariableManager(loader=loader, inventory=manager), loader
+    )
+
+
+def of_hosts(hosts: Iterable[Any], inventory: Any, variables: Any, loader: Any) -> Expectations:
+    """What is expected of Ansible's HOSTS, by its managers of inventory and variables and its loader."""
+    everybody = inventory.get_hosts("all", ignore_limits=True)
+    addresses = dict(_address(host, variables, loader) for host in everybody)
     defaults = {
         feature: loader.load_from_file(str(defaults_file(feature)), trusted_as_template=True)
         for feature in FEATURES
     }
-    hosts = (_expectation(host, variables, defaults, loader) for host in manager.get_hosts("all"))
-    return Expectations(tuple(hosts), addresses)
+    return Expectations(tuple(_expectation(host, variables, defaults, loader) for host in hosts), addresses)
 
 
 def defaults_file(feature: str) -> Path:

@@ -16,6 +16,7 @@ from infra.handoff import ssh, verify
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
+from infra.handoff.verdicts import Verdict
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
 NOT_CURRENT = "not configured as declared"
@@ -246,7 +247,7 @@ class VerificationLifecycle(Lifecycle):
             again = f"./run exec ansible-playbook playbooks/verify.yml -i {inventory}"
             raise CausewayError(result.report(), hint=f"{again} shows it again")
         counts = result.counts()
-        return {kind: counts[verify.Verdict(kind)] for kind in self.outputs}
+        return {kind: counts[Verdict(kind)] for kind in self.outputs}
 
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""

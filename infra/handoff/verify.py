@@ -2,9 +2,7 @@
 
     python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--json]
 
-The same tests prove container nodes under molecule and real nodes over SSH. A check is *effective* (proven
-by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot be had on this node),
-*failed*, or its host is *unreachable*. Only the first counts as proof; no proof at all is a failure.
+The same tests prove container nodes under molecule and real nodes over SSH.
 """
 
 import argparse
@@ -13,91 +11,30 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import TracebackType
 
 from infra import ROOT
 from infra.errors import CausewayError, ExitCode
-from infra.handoff.contract import stack_dir
 from infra.handoff.expectations import Expectation, Expectations, parse
 from infra.handoff.ssh import CONNECT_TIMEOUT_S, config_text
+from infra.handoff.verdicts import Check, Verdict, VerificationResult, read_result
+from infra.handoff.verdicts import report_file as report_file_of
 
 HOST_TIMEOUT_S = 300
 """Longest a process may take per host it looks at."""
 CONNECTIONS_AT_ONCE = 32
-
-
-class Verdict(StrEnum):
-    """What a check shows."""
-
-    EFFECTIVE = "effective"
-    RENDERED = "rendered"
-    UNSUPPORTED = "unsupported"
-    FAILED = "failed"
-    UNREACHABLE = "unreachable"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check on one host. `role` is empty where no role's check could run."""
-
-    host: str
-    role: str
-    name: str
-    verdict: Verdict
-    message: str = ""
-
-
-@dataclass(frozen=True)
-class VerificationResult:
-    """All checks of a run, in host order."""
-
-    checks: tuple[Check, ...] = field(default=())
-
-    def counts(self) -> dict[Verdict, int]:
-        """Number of checks by verdict, every verdict present."""
-        found = Counter(check.verdict for check in self.checks)
-        return {verdict: found[verdict] for verdict in Verdict}
-
-    @property
-    def failed(self) -> bool:
-        """Whether anything failed, did not answer, or nothing at all was proven."""
-        counts = self.counts()
-        return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
-
-    def report(self) -> str:
-        """One line of counts, then one for everything that is no proof; hosts with the same are together."""
-        counts = self.counts()
-        lines = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
-        together: dict[tuple[Verdict, str, str, str], list[str]] = {}
-        for check in self.checks:
-            if check.verdict is not Verdict.EFFECTIVE:
-                key = (check.verdict, check.role, check.name, check.message)
-                together.setdefault(key, []).append(check.host)
-        for verdict in reversed(Verdict):
-            for (found, role, name, message), hosts in together.items():
-                if found is verdict:
-                    what = ": ".join(part for part in (role, name, message) if part)
-                    lines.append(f"{verdict:<11} {_names(hosts)}: {what}")
-        if not counts[Verdict.EFFECTIVE]:
-            lines.append("nothing was proven: no check of tests/verify ran, or none passed")
-        return "\n".join(lines)
-
-
-def _names(hosts: Sequence[str], shown: int = 3) -> str:
-    more = f" and {len(hosts) - shown} more" if len(hosts) > shown else ""
-    return ", ".join(hosts[:shown]) + more
+Progress = Callable[[str], None]
 
 
 def verify(
     inventory: str | Path,
     limit: str | None = None,
     *,
-    on_progress: Callable[[str], None] = lambda _: None,
+    on_progress: Progress = lambda _: None,
     report_file: Path | None = None,
 ) -> VerificationResult:
     """Verify the hosts of an inventory (a folder or file) that match `limit`, Ansible's host pattern.
@@ -105,33 +42,45 @@ def verify(
     Writes the result as JSON to `report_file`; without one to the stack's folder, where the inventory names a
     stack. CausewayError when the inventory cannot be read. Hosts that do not answer are checks of their own.
     """
-    expectations = _expectations(str(inventory), limit)
-    with tempfile.TemporaryDirectory(prefix="causeway-verify-") as folder:
-        result = _run(expectations, Path(folder), on_progress)
-    stacks = {host.stack for host in expectations.hosts if host.stack}
-    if report_file is None and len(stacks) == 1:
-        report_file = ROOT / stack_dir(stacks.pop()) / "verification.json"
-    if report_file:
-        report_file.parent.mkdir(parents=True, exist_ok=True)
-        report_file.write_text(dump(result))
+    expectations = _read_expectations(inventory, limit)
+    with Checking(expectations) as checking:
+        result = checking.look(on_progress=on_progress)
+    keep(result, expectations, report_file, whole=limit is None)
     return result
 
 
-def dump(result: VerificationResult) -> str:
-    """A result as JSON: `{"counts": {verdict: n}, "checks": [{host, role, name, verdict, message}]}`."""
-    return json.dumps(
-        {"counts": result.counts(), "checks": [asdict(check) for check in result.checks]}, indent=1
-    )
+def keep(
+    result: VerificationResult, expectations: Expectations, file: Path | None = None, *, whole: bool
+) -> None:
+    """Write a result to a file, or to the stack's folder; one of a part of a stack leaves the rest there."""
+    stacks = {host.stack for host in expectations.hosts if host.stack}
+    if file is None and len(stacks) == 1:
+        stack = stacks.pop()
+        file = report_file_of(stack)
+        result = result if whole else result.over(read_result(stack))
+    if file:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(result.dump())
 
 
-def read_result(stack: str) -> VerificationResult:
-    """The last verification of a stack; an empty one when there was none."""
-    path = ROOT / stack_dir(stack) / "verification.json"
-    checks = json.loads(path.read_text())["checks"] if path.exists() else []
-    return VerificationResult(tuple(_check(data) for data in checks))
+def stand_by(commands: Iterator[str]) -> Iterator[VerificationResult]:
+    """Be ready to look, then look when told: a repair starts this while its roles still run.
+
+    The first command are expectations, as `Expectations.dump` has them; the second is `[host, …]`, those of
+    them to look at. Without a second there is no result.
+    """
+    if not (expected := next(commands, "")):
+        return
+    expectations = parse(expected)
+    with Checking(expectations) as checking:
+        if told := next(commands, ""):
+            result = checking.look(json.loads(told))
+            keep(result, expectations, whole=False)
+            yield result
 
 
-def _expectations(inventory: str, limit: str | None) -> Expectations:
+def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations:
+    """What is expected of the hosts that match a limit, by Ansible's own reading of the inventory."""
     command = [
         sys.executable,
         "-m",
@@ -157,34 +106,62 @@ def _expectations(inventory: str, limit: str | None) -> Expectations:
     return parse(done.stdout)
 
 
-def _run(expectations: Expectations, folder: Path, on_progress: Callable[[str], None]) -> VerificationResult:
-    ssh_config = folder / "ssh_config"
-    reached = {host.host: host.ssh_options for host in expectations.hosts if host.connection == "ssh"}
-    ssh_config.write_text(config_text(reached, folder / "%C"))
-    (folder / "expectations.json").write_text(expectations.dump())
-    with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
-        problems = list(pool.map(lambda host: _connect(host, ssh_config), expectations.hosts))
-    pairs = list(zip(expectations.hosts, problems, strict=True))
-    checks = [
-        Check(host.host, "", "", Verdict.UNREACHABLE, problem)
-        for host, problem in pairs
-        if problem is not None
-    ]
-    answering = [host for host, problem in pairs if problem is None and host.features]
-    on_progress(f"verification: {len(answering)} of {len(pairs)} hosts answer")
-    done = 0
-    shares = list(_shares(answering))
-    with ThreadPoolExecutor(max(len(shares), 1)) as pool:
-        jobs = pool.map(lambda item: _pytest(item[1], folder, item[0]), enumerate(shares))
-        for share, found in zip(shares, jobs, strict=True):
-            checks += found
-            done += len(share)
-            on_progress(f"verification: {done} of {len(answering)} hosts looked at")
-    for host in answering:
-        if host.connection == "ssh":
-            _ssh(ssh_config, "-O", "exit", host.host)
-    order = {host.host: number for number, host in enumerate(expectations.hosts)}
-    return VerificationResult(tuple(sorted(checks, key=lambda check: order[check.host])))
+class Checking(AbstractContextManager["Checking"]):
+    """Everything that looking at hosts needs, before it is wanted: connections, and processes that wait."""
+
+    def __init__(self, expectations: Expectations) -> None:
+        self.expectations = expectations
+        self._folder = tempfile.TemporaryDirectory(prefix="causeway-verify-")
+        self._ssh_config = Path(self._folder.name) / "ssh_config"
+        self._shares: list[Share] = []
+        self._problems: dict[str, str | None] = {}
+        """Host → why it does not answer, or None."""
+
+    def __enter__(self) -> "Checking":
+        """Open a connection to every host, while pytest starts and collects."""
+        folder, hosts = Path(self._folder.name), self.expectations.hosts
+        reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
+        self._ssh_config.write_text(config_text(reached, folder / "%C"))
+        (folder / "expectations.json").write_text(self.expectations.dump())
+        shares = _shares([host for host in hosts if host.features])
+        self._shares = [Share(share, folder, number) for number, share in enumerate(shares)]
+        with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
+            problems = pool.map(lambda host: _connect(host, self._ssh_config), hosts)
+            self._problems = dict(zip((host.host for host in hosts), problems, strict=True))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the processes that wait still, close the connections."""
+        for share in self._shares:
+            share.end()
+        for host in self.expectations.hosts:
+            if host.connection == "ssh" and self._problems.get(host.host, "") is None:
+                _ssh(self._ssh_config, "-O", "exit", host.host)
+        self._folder.cleanup()
+
+    def look(
+        self, hosts: Collection[str] | None = None, on_progress: Progress = lambda _: None
+    ) -> VerificationResult:
+        """Run the checks on some hosts, or on all; once."""
+        wanted = [host for host in self.expectations.hosts if hosts is None or host.host in hosts]
+        problems = {host.host: self._problems[host.host] for host in wanted}
+        checks = [
+            Check(name, "", "", Verdict.UNREACHABLE, problem)
+            for name, problem in problems.items()
+            if problem is not None
+        ]
+        answering = [host.host for host in wanted if problems[host.host] is None and host.features]
+        on_progress(f"verification: {len(answering)} of {len(wanted)} hosts answer")
+        done = 0
+        with ThreadPoolExecutor(max(len(self._shares), 1)) as pool:
+            for number, found in pool.map(lambda share: share.look(answering), self._shares):
+                checks += found
+                done += number
+                on_progress(f"verification: {done} of {len(answering)} hosts looked at")
+        order = {host.host: number for number, host in enumerate(wanted)}
+        return VerificationResult(tuple(sorted(checks, key=lambda check: order[check.host])))
 
 
 def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -222,70 +199,99 @@ def _shares(hosts: Sequence[Expectation]) -> Iterator[list[Expectation]]:
             yield alike[start::workers]
 
 
-def _pytest(hosts: Sequence[Expectation], folder: Path, number: int) -> list[Check]:
-    """One pytest process over some hosts with the same features."""
-    results = folder / f"results-{number}.jsonl"
-    command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider"]
-    command += [
-        f"--hosts={','.join(host.hostspec for host in hosts)}",
-        f"--ssh-config={folder / 'ssh_config'}",
-    ]
-    command += [str(ROOT / "tests" / "verify" / feature) for feature in hosts[0].features]
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "CAUSEWAY_EXPECTATIONS": str(folder / "expectations.json"),
-        "CAUSEWAY_RESULTS": str(results),
-    }
-    problem = f"no answer within {HOST_TIMEOUT_S * len(hosts)} s"
-    try:
-        done = subprocess.run(
+class Share:
+    """One pytest process over some hosts with the same features: it collects, then waits to be told."""
+
+    def __init__(self, hosts: Sequence[Expectation], folder: Path, number: int) -> None:
+        self.hosts = hosts
+        self._results = folder / f"results-{number}.jsonl"
+        command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider"]
+        command += [
+            f"--hosts={','.join(host.hostspec for host in hosts)}",
+            f"--ssh-config={folder / 'ssh_config'}",
+        ]
+        command += [str(ROOT / "tests" / "verify" / feature) for feature in hosts[0].features]
+        told, tell = os.pipe()
+        environment = {
+            "PYTHONPATH": str(ROOT),
+            "CAUSEWAY_EXPECTATIONS": str(folder / "expectations.json"),
+            "CAUSEWAY_RESULTS": str(self._results),
+            "CAUSEWAY_TOLD": str(told),
+        }
+        self._process = subprocess.Popen(
             command,
             cwd=ROOT,
-            env=environment,
+            env=os.environ | environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
-            timeout=HOST_TIMEOUT_S * len(hosts),
+            pass_fds=(told,),
         )
-        problem = "pytest ran no check: " + (done.stdout + done.stderr).strip()[-500:]
-    except subprocess.TimeoutExpired:
-        pass
-    lines = results.read_text().splitlines() if results.exists() else []
-    checks = [_check(json.loads(line)) for line in lines]
-    missing = [
-        Check(host.host, feature, "", Verdict.FAILED, problem)
-        for host in hosts
-        for feature in host.features
-        if not any(check.host == host.host and check.role == feature for check in checks)
-    ]
-    return checks + missing
+        os.close(told)
+        self._tell = os.fdopen(tell, "w")
 
+    def look(self, names: Collection[str]) -> tuple[int, list[Check]]:
+        """Run the checks on those of the share's hosts that are named: how many these are, and the checks."""
+        hosts = [host for host in self.hosts if host.host in names]
+        limit_s = HOST_TIMEOUT_S * len(hosts)
+        problem = f"no answer within {limit_s} s"
+        if hosts:
+            try:
+                problem = "pytest ran no check: " + self._run(hosts, limit_s)[-500:]
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        lines = self._results.read_text().splitlines() if self._results.exists() else []
+        checks = [Check.of(json.loads(line)) for line in lines]
+        missing = [
+            Check(host.host, feature, "", Verdict.FAILED, problem)
+            for host in hosts
+            for feature in host.features
+            if not any(check.host == host.host and check.role == feature for check in checks)
+        ]
+        return len(hosts), checks + missing
 
-def _check(data: dict[str, str]) -> Check:
-    return Check(data["host"], data["role"], data["name"], Verdict(data["verdict"]), data["message"])
+    def _run(self, hosts: Sequence[Expectation], limit_s: float) -> str:
+        with suppress(BrokenPipeError):  # it may have ended already: what it said tells why
+            print(json.dumps([host.host for host in hosts]), file=self._tell, flush=True)
+        return self._process.communicate(timeout=limit_s)[0].strip()
+
+    def end(self) -> None:
+        """Let the process go: one that was told nothing runs no check."""
+        with suppress(BrokenPipeError):
+            self._tell.close()
+        self._process.communicate()
 
 
 def main() -> int:
     """Verify, print the report, exit 0 or 1; 2 for an inventory that cannot be used."""
     parser = argparse.ArgumentParser(prog="python -m infra.handoff.verify")
-    parser.add_argument("--inventory", required=True, help="folder or file, as for ansible-playbook -i")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
+    source.add_argument("--stand-by", action="store_true", help="what a repair starts; see stand_by")
     parser.add_argument("--limit", help="host pattern, as for ansible-playbook --limit")
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
-    progress = (
-        (lambda line: print(line, file=sys.stderr, flush=True)) if sys.stderr.isatty() else lambda _: None
-    )
     try:
-        result = verify(
-            arguments.inventory, arguments.limit, on_progress=progress, report_file=arguments.report
-        )
+        if arguments.stand_by:
+            results = list(stand_by(sys.stdin))
+        else:
+            progress = _say if sys.stderr.isatty() else lambda _: None
+            found = verify(
+                arguments.inventory, arguments.limit, on_progress=progress, report_file=arguments.report
+            )
+            results = [found]
     except CausewayError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
-    print(dump(result) if arguments.json else result.report())
-    return ExitCode.FAILED if result.failed else ExitCode.OK
+    for result in results:
+        print(result.dump() if arguments.json else result.report())
+    return ExitCode.FAILED if any(result.failed for result in results) else ExitCode.OK
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

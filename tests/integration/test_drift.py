@@ -4,6 +4,8 @@ import json
 import os
 import re
 import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,8 @@ CHANGES = (
     ("sysctl -qw net.ipv4.tcp_mtu_probing=2", "tcp_tuning", "sysctl", "net.ipv4.tcp_mtu_probing"),
     ("systemctl disable -q causeway-wan-routes", "tcp_tuning", "unit", "causeway-wan-routes.service"),
 )
+PROFILE = "/etc/profile.d/zz-stranger.sh"
+PROVEN = ("-e", "repair_verify=true")
 STRANGER = "/etc/ssh/sshd_config.d/99-stranger.conf"
 
 
@@ -56,6 +60,17 @@ def repair(checkout: Checkout, *words: str) -> list[str]:
     inventory = f"inventories/{checkout.stack}"
     playbook = ["ansible-playbook", "playbooks/repair.yml", "-i", inventory, "-e", "repair_verify=false"]
     return ["exec", *playbook, *words]
+
+
+def proofs(checkout: Checkout) -> list[Path]:
+    """Processes of this checkout that wait to prove a repair, or do."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # some end meanwhile
+            words = (process / "cmdline").read_bytes()
+            if b"--stand-by" in words or b"pytest\0--quiet" in words:
+                found += [process] * ((process / "cwd").resolve() == checkout.folder.resolve())
+    return found
 
 
 def test_an_untouched_stack_is_clean_again_and_again(standing: Checkout) -> None:
@@ -170,6 +185,31 @@ def test_only_the_drifted_role_runs_on_only_the_drifted_node(standing: Checkout)
     assert scan(standing)[NODE]["state"] == "clean"
 
 
+def test_a_repair_proves_the_roles_that_ran_and_all_of_the_node_if_asked(standing: Checkout) -> None:
+    """The proof fails where no record differs: a profile that is nobody's makes every login speak C."""
+    kept = standing.folder / ".causeway" / "stacks" / standing.stack / "verification.json"
+    before = {(check["host"], check["role"]) for check in json.loads(kept.read_text())["checks"]}
+    standing.on_node(NODE, "sh", "-c", f"echo 'export LANG=C LC_ALL=C' > {PROFILE}")
+    change = "sysctl -qw net.ipv4.tcp_mtu_probing=2"
+    failure = "a login has the declared locale"
+    try:
+        standing.on_node(NODE, "sh", "-c", change)
+        standing.run(*repair(standing, *PROVEN))
+        standing.on_node(NODE, "sh", "-c", change)
+        everything = repair(standing, *PROVEN, "-e", "repair_verify_all=true")
+        assert failure in standing.run(*everything, expect=ANSIBLE_FAILED).replace("\n", " ")
+        standing.on_node(NODE, "sh", "-c", f"rm {LIMITS}")
+        text = standing.run(*repair(standing, *PROVEN), expect=ANSIBLE_FAILED)
+        assert failure in text.replace("\n", " ")
+    finally:
+        standing.on_node(NODE, "rm", PROFILE)
+    checks = json.loads(kept.read_text())["checks"]
+    assert {(check["host"], check["role"]) for check in checks} == before, "of the rest what was known"
+    failed = [check for check in checks if check["verdict"] == "failed"]
+    assert {(check["host"], check["role"]) for check in failed} == {(NODE, "base")}
+    assert scan(standing)[NODE]["state"] == "clean"
+
+
 def test_what_somebody_added_goes_with_consent_only(standing: Checkout) -> None:
     standing.on_node(NODE, "sh", "-c", f"echo 'MaxSessions 3' > {STRANGER} && systemctl reload ssh")
     text = standing.run(*repair(standing), expect=ANSIBLE_FAILED)
@@ -201,13 +241,15 @@ def test_a_node_that_hangs_is_named_and_the_others_are_repaired(standing: Checko
 def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -> None:
     for change in ("echo '# changed' >> /etc/hosts", f"rm {LIMITS}"):
         standing.on_node(NODE, "sh", "-c", change)
-    process = standing.start(*repair(standing))
+    process = standing.start(*repair(standing, *PROVEN))
     wait_for(
         lambda: "# changed" not in standing.on_node(NODE, "cat", "/etc/hosts"), "the first file repaired"
     )
+    assert proofs(standing), "ready, while the roles run"
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     standing.running.remove(process)
+    wait_for(lambda: not proofs(standing), "the proof to end with the repair")
     standing.run(*repair(standing))
     assert scan(standing)[NODE]["state"] == "clean"
 

@@ -1,13 +1,17 @@
 """What counts as proof, and that silence never does."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from infra import ROOT
 from infra.errors import CausewayError
-from infra.handoff.expectations import ssh_options
-from infra.handoff.verify import Check, Verdict, VerificationResult, verify
+from infra.handoff.expectations import Expectation, Expectations, ssh_options
+from infra.handoff.verdicts import Check, Verdict, VerificationResult
+from infra.handoff.verify import verify
 
 CLOSED_PORT = 1
 
@@ -79,3 +83,64 @@ def test_a_silent_host_is_named_and_written_down(tmp_path: Path) -> None:
 def test_an_unreadable_inventory_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(CausewayError, match="cannot be read"):
         verify(inventory(tmp_path, "[feature_base\n"))
+
+
+def test_a_result_of_a_part_leaves_the_rest_as_it_was_found() -> None:
+    def found(host: str, role: str, verdict: Verdict = Verdict.EFFECTIVE) -> Check:
+        return Check(host, role, "a check", verdict)
+
+    before = VerificationResult(
+        (found("n1", "base"), found("n1", "roce"), found("n2", "base"), found("n3", "", Verdict.UNREACHABLE))
+    )
+    part = VerificationResult(
+        (found("n1", "roce", Verdict.FAILED), found("n2", "", Verdict.UNREACHABLE), found("n3", "base"))
+    )
+    assert part.over(before).checks == (found("n1", "base"), *part.checks)
+
+
+EXPECTED = Expectations(
+    tuple(
+        Expectation(
+            host=name,
+            features=("base", "drift_watch"),
+            variables={},
+            connection="ssh",
+            address="127.0.0.1",
+            ssh_options={"HostName": "127.0.0.1", "Port": str(CLOSED_PORT)},
+            become=False,
+            stack=None,
+        )
+        for name in ("n1", "n2")
+    ),
+    {},
+)
+
+
+def test_only_the_roles_that_are_named_are_expected() -> None:
+    left = EXPECTED.only({"n1": ["base", "roce"], "n2": []})
+    assert [host.features for host in left.hosts] == [("base",), ()]
+
+
+def stand_by(*lines: str) -> str:
+    """What the verification says that a repair has ready, told so much and no more."""
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
+        cwd=ROOT,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_standing_by_it_looks_at_the_hosts_that_it_is_told() -> None:
+    said = json.loads(stand_by(EXPECTED.dump(), '["n2"]'))
+    assert [check["host"] for check in said["checks"]] == ["n2"]
+
+
+@pytest.mark.parametrize("lines", [(), (EXPECTED.dump(),)], ids=["told nothing", "told to be ready"])
+def test_standing_by_it_ends_where_nobody_tells_it_to_look(lines: tuple[str, ...]) -> None:
+    assert stand_by(*lines) == ""

@@ -4,8 +4,9 @@ A check that passes is *effective*. One that finds that this node cannot have th
 `verdict.unsupported(why)`; one that can only show that a file says so calls `verdict.rendered(why)`. Neither
 is proof, and a check that is skipped in any other way counts as failed.
 
-Run by `python -m infra.handoff.verify`, which says by two environment variables what to expect and where to
-write. Without them nothing here is collected: these tests are about nodes, never about this machine.
+Run by `python -m infra.handoff.verify`, which says by environment variables what to expect, where to write,
+and on which descriptor it tells which hosts to look at. Without them nothing here is collected: these tests
+are about nodes, never about this machine.
 """
 
 import json
@@ -21,6 +22,7 @@ from tests.verify.support import Expect, VerdictRecorder
 
 EXPECTATIONS = "CAUSEWAY_EXPECTATIONS"
 RESULTS = "CAUSEWAY_RESULTS"
+TOLD = "CAUSEWAY_TOLD"
 
 
 def pytest_ignore_collect() -> bool | None:
@@ -34,6 +36,19 @@ def known() -> Expectations:
 def expectation_of(hostspec: str) -> Expectation:
     by_spec = {host.hostspec.partition("?")[0]: host for host in known().hosts}
     return by_spec[hostspec.partition("?")[0]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All is ready: wait to be told which hosts to look at, as a list in JSON. The end of file means none."""
+    with os.fdopen(int(os.environ[TOLD])) as told:
+        named = json.loads(told.readline() or "[]")
+    items[:] = [item for item in items if expectation_of(hostspec_of(item)).host in named]
+
+
+def hostspec_of(item: pytest.Item) -> str:
+    """The host that a check looks at, as Testinfra names it."""
+    spec = item.callspec.params["_testinfra_host"]  # type: ignore[attr-defined] # set by parametrisation
+    return spec if isinstance(spec, str) else str(spec.backend.get_pytest_id())
 
 
 @pytest.fixture
@@ -55,8 +70,7 @@ def in_container(host: Host) -> bool:
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report: pytest.TestReport = yield  # type: ignore[assignment] # a hook wrapper is sent its result
     if report.when == "call" or not report.passed:
-        spec = item.callspec.params["_testinfra_host"]  # type: ignore[attr-defined] # set by parametrisation
-        hostspec = spec if isinstance(spec, str) else spec.backend.get_pytest_id()
+        hostspec = hostspec_of(item)
         line = describe(report) | {
             "host": expectation_of(hostspec).host,
             "role": item.path.parent.name,

@@ -28,13 +28,14 @@ options:
   stack: {description: "The stack.", type: str, required: true}
   hosts: {description: "Only these hosts.", type: list, elements: str}
   roles: {description: "Only what these roles govern.", type: list, elements: str}
+  withheld: {description: "Roles that may not run.", type: list, elements: str}
 """
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     """One scan of all nodes at once, whatever the host it is called for."""
 
-    _VALID_ARGS = frozenset(("stack", "hosts", "roles"))
+    _VALID_ARGS = frozenset(("stack", "hosts", "roles", "withheld"))
     _requires_connection = False
     _supports_check_mode = True
 
@@ -43,7 +44,9 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         result: dict[str, Any] = super().run(tmp, task_vars)
         wanted = self._task.args
         try:
-            found = plan(wanted["stack"], wanted.get("hosts"), wanted.get("roles") or [])
+            found = plan(
+                wanted["stack"], wanted.get("hosts"), wanted.get("roles") or (), wanted.get("withheld") or ()
+            )
         except CausewayError as error:
             raise AnsibleActionFail(str(error)) from None
         return result | {"plan": found, "changed": False}

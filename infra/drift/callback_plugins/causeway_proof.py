@@ -1,0 +1,44 @@
+"""Callback plugin: starts the proof of a repair where it outlives a task, in Ansible's own process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+ROOT = Path(__file__).resolve().parents[3]
+if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
+    sys.path.append(str(ROOT))
+
+from infra.drift import proof  # noqa: E402 - needs the path set above
+
+DOCUMENTATION = """
+name: causeway_proof
+type: aggregate
+short_description: Has the proof of a repair ready
+description:
+  - Starts what the task C(causeway_proof) asks for with C(prepare), and ends it with the run.
+requirements: []
+"""
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
+    """Thin: `infra.drift.proof` does it."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "causeway_proof"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """The task that prepares says what to prove."""
+        if result.task.action == "causeway_proof" and (file := result.result.get("expectations_file")):
+            proof.ready = proof.Proof(Path(file).read_text())
+            Path(file).unlink()
+
+    def v2_playbook_on_stats(self, _stats: Any) -> None:
+        """The run is over."""
+        if proof.ready is not None:
+            proof.ready.end()

@@ -1,0 +1,107 @@
+"""What verification found: checks with their verdicts, counted, in words, and kept.
+
+A check is *effective* (proven by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot
+be had on this node), *failed*, or its host is *unreachable*. Only the first counts as proof; no proof at all
+is a failure.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from infra import ROOT
+from infra.handoff.contract import stack_dir
+
+
+class Verdict(StrEnum):
+    """What a check shows."""
+
+    EFFECTIVE = "effective"
+    RENDERED = "rendered"
+    UNSUPPORTED = "unsupported"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check on one host. `role` is empty where no role's check could run."""
+
+    host: str
+    role: str
+    name: str
+    verdict: Verdict
+    message: str = ""
+
+    @classmethod
+    def of(cls, data: dict[str, str]) -> "Check":
+        """A check from its JSON object."""
+        return cls(data["host"], data["role"], data["name"], Verdict(data["verdict"]), data["message"])
+
+
+@dataclass(frozen=True)
+class VerificationResult:
+    """All checks of a run, in host order."""
+
+    checks: tuple[Check, ...] = field(default=())
+
+    def counts(self) -> dict[Verdict, int]:
+        """Number of checks by verdict, every verdict present."""
+        found = Counter(check.verdict for check in self.checks)
+        return {verdict: found[verdict] for verdict in Verdict}
+
+    @property
+    def failed(self) -> bool:
+        """Whether anything failed, did not answer, or nothing at all was proven."""
+        counts = self.counts()
+        return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
+
+    def report(self) -> str:
+        """One line of counts, then one for everything that is no proof; hosts with the same are together."""
+        counts = self.counts()
+        lines = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
+        together: dict[tuple[Verdict, str, str, str], list[str]] = {}
+        for check in self.checks:
+            if check.verdict is not Verdict.EFFECTIVE:
+                key = (check.verdict, check.role, check.name, check.message)
+                together.setdefault(key, []).append(check.host)
+        for verdict in reversed(Verdict):
+            for (found, role, name, message), hosts in together.items():
+                if found is verdict:
+                    what = ": ".join(part for part in (role, name, message) if part)
+                    lines.append(f"{verdict:<11} {_names(hosts)}: {what}")
+        if not counts[Verdict.EFFECTIVE]:
+            lines.append("nothing was proven: no check of tests/verify ran, or none passed")
+        return "\n".join(lines)
+
+    def dump(self) -> str:
+        """As JSON: `{"counts": {verdict: n}, "checks": [{host, role, name, verdict, message}]}`."""
+        checks = [asdict(check) for check in self.checks]
+        return json.dumps({"counts": self.counts(), "checks": checks}, indent=1)
+
+    def over(self, before: "VerificationResult") -> "VerificationResult":
+        """This result of some hosts and roles, and of everything else what an earlier one found."""
+        anew = {(check.host, check.role) for check in self.checks}
+        silent = {check.host for check in self.checks if not check.role}
+        kept = [c for c in before.checks if (c.host, c.role) not in anew and c.role and c.host not in silent]
+        return VerificationResult((*kept, *self.checks))
+
+
+def _names(hosts: Sequence[str], shown: int = 3) -> str:
+    more = f" and {len(hosts) - shown} more" if len(hosts) > shown else ""
+    return ", ".join(hosts[:shown]) + more
+
+
+def report_file(stack: str) -> Path:
+    """Where the last verification of a stack is kept."""
+    return ROOT / stack_dir(stack) / "verification.json"
+
+
+def read_result(stack: str) -> VerificationResult:
+    """The last verification of a stack; an empty one when there was none."""
+    path = report_file(stack)
+    checks = json.loads(path.read_text())["checks"] if path.exists() else []
+    return VerificationResult(tuple(map(Check.of, checks)))
