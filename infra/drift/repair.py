@@ -4,7 +4,7 @@ playbooks/repair.yml carries it out; its tasks call this as the action `causeway
 """
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -188,12 +188,13 @@ def plan(
     """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings.
 
     `{"hosts": {host: HostPlan as a dict}, "roles": {host: [role to run]}, "unreachable": {host: why},
-    "unsettled": {host: [line]}, "scanned": how many}`. WITHHELD are roles that may not run. CausewayError as
+    "unsettled": {host: [line]}, "said": [line]}`. WITHHELD are roles that may not run. CausewayError as
     scan_stack has it.
     """
-    planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}, "scanned": 0}
+    planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}}
+    scanned = 0
     for report in scan_stack(stack, hosts, roles=roles):
-        planned["scanned"] += 1
+        scanned += 1
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
@@ -205,4 +206,16 @@ def plan(
                 planned["roles"][report.host] = found["roles"]
         if left := [role for role in report.unsettled_roles if role not in report.drifted_roles]:
             planned["unsettled"][report.host] = [report.unsettled(role) for role in left]
+    planned["said"] = list(in_words(scanned, planned))
     return planned
+
+
+def in_words(scanned: int, planned: Mapping[str, Any]) -> Iterator[str]:
+    """What a repair says first: how it stands, then each node's differences."""
+    differ, silent = len(planned["hosts"]), len(planned["unreachable"])
+    yield (
+        f"{scanned} nodes scanned, {differ} differ, {silent} cannot be scanned"
+        + ("" if differ else ": nothing to repair")
+    )
+    for host, found in sorted(planned["hosts"].items()):
+        yield from (f"{host}: {line}" for line in found["lines"])

@@ -47,16 +47,18 @@ CHANGED_FILES = {
     "drift_watch": "/etc/systemd/system/causeway-drift-watch.service",
 }
 """Role → one of its files; of a node of any pool."""
-ALONE, PRINTED, PRINTED_UNPROVEN = "role alone", "repair as the scan prints it", "the same without its proof"
-ALL, ALL_UNPROVEN = "repair, all nodes scanned first", "that without its proof"
+ALONE, ALONE_PROVEN = "role alone", "role alone, then verify.yml"
+PRINTED, PRINTED_UNPROVEN = "repair as the scan prints it", "the same without its proof"
+ALL = "repair, all nodes scanned first"
 PARTS = ("logins_and_scans", "commands", "memory", "ansible", "pyinfra", "repair")
 """Methods of Bench, in the order in which they run."""
-WAYS = (PRINTED, PRINTED_UNPROVEN, ALL, ALL_UNPROVEN)
+WAYS = (PRINTED, PRINTED_UNPROVEN, ALL)
 RATIOS = (
     ("scan", "login (asyncssh)"),
     ("scan", "login (OpenSSH)"),
     ("causeway drift", "login (OpenSSH)"),
     *((f"{role}: {way}", f"{role}: {ALONE}") for role in CHANGED_FILES for way in WAYS),
+    *((f"{role}: {PRINTED}", f"{role}: {ALONE_PROVEN}") for role in CHANGED_FILES),
 )
 
 
@@ -193,17 +195,18 @@ class Bench:
     def repair(self) -> None:
         """One drifted node among all, beside its role's own playbook on that node, in turn.
 
-        All of them seal what they did; a repair also looks at the node before and after.
+        All of them seal what they did; a repair also looks at the node before and after, and proves the role.
         """
         host = self.hosts[-1]
         for role, file in CHANGED_FILES.items():
             limits, unproven = ["--limit", host, "--tags", role], ["-e", "repair_verify=false"]
+            alone = [f"playbooks/{role}.yml", "--limit", host]
             tried = {
-                ALONE: [f"playbooks/{role}.yml", "--limit", host],
+                ALONE: alone,
+                ALONE_PROVEN: [*alone[:1], "playbooks/verify.yml", *alone[1:]],
                 PRINTED: ["playbooks/repair.yml", *limits],
                 PRINTED_UNPROVEN: ["playbooks/repair.yml", *limits, *unproven],
                 ALL: ["playbooks/repair.yml"],
-                ALL_UNPROVEN: ["playbooks/repair.yml", *unproven],
             }
             costs: dict[str, list[Cost]] = {name: [] for name in tried}
             for _ in range(REPAIRS):

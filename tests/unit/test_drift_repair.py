@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.drift.manifest import Entry, Manifest, RoleManifest, UncoveredTask
-from infra.drift.repair import HostPlan, host_plan
+from infra.drift.repair import HostPlan, host_plan, in_words
 
 
 def plan_for(kind: str, key: str, expected: dict[str, Any], found: dict[str, Any]) -> HostPlan:
@@ -139,3 +139,16 @@ def test_a_role_runs_whole_where_one_repair_may_undo_what_was_as_sealed() -> Non
 def test_a_manifest_that_does_not_know_all_tasks_has_the_role_run_whole() -> None:
     assert settled("file", "/a", *ENTRIES, made_by("file", "/old")) == []
     assert settled("file", "/a", *ENTRIES, made_by("unit", "old.service", handler=True)) != []
+
+
+def test_a_repair_says_first_how_it_stands_and_what_differs_on_which_node() -> None:
+    hosts = {"b": {"lines": ["base: file /b: gone"]}, "a": {"lines": ["x", "y"]}}
+    said = list(in_words(5, {"hosts": hosts, "unreachable": {"c": "no answer"}}))
+    assert said == [
+        "5 nodes scanned, 2 differ, 1 cannot be scanned",
+        "a: x",
+        "a: y",
+        "b: base: file /b: gone",
+    ]
+    nothing = list(in_words(5, {"hosts": {}, "unreachable": {}}))
+    assert nothing == ["5 nodes scanned, 0 differ, 0 cannot be scanned: nothing to repair"]

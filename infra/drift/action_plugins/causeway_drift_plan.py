@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +25,23 @@ module: causeway_drift_plan
 short_description: Find what drifted, and what brings it back
 description:
   - Scans the hosts of a stack and returns C(plan), as C(infra.drift.repair.plan) describes it.
-  - Changes nothing and runs in check mode; the connection of the task's host is not used.
+  - Changes nothing, runs in check mode, and has connections of its own.
 options:
   stack: {description: "The stack.", type: str, required: true}
   hosts: {description: "Only these hosts.", type: list, elements: str}
   roles: {description: "Only what these roles govern.", type: list, elements: str}
   withheld: {description: "Roles that may not run.", type: list, elements: str}
+  connect:
+    description: Open Mitogen's connection to the task's host meanwhile, for the tasks that follow.
+    type: bool
+    default: false
 """
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     """One scan of all nodes at once, whatever the host it is called for."""
 
-    _VALID_ARGS = frozenset(("stack", "hosts", "roles", "withheld"))
+    _VALID_ARGS = frozenset(("stack", "hosts", "roles", "withheld", "connect"))
     _requires_connection = False
     _supports_check_mode = True
 
@@ -43,6 +49,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         """The plan; the task fails with what is wrong and what to do."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         wanted = self._task.args
+        if wanted.get("connect") and hasattr(self._connection, "on_action_run"):
+            threading.Thread(target=self._connect, daemon=True).start()
         try:
             found = plan(
                 wanted["stack"], wanted.get("hosts"), wanted.get("roles") or (), wanted.get("withheld") or ()
@@ -50,3 +58,9 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         except CausewayError as error:
             raise AnsibleActionFail(str(error)) from None
         return result | {"plan": found, "changed": False}
+
+    def _connect(self) -> None:
+        """What this does not get done, the next task does: this process may end before."""
+        with suppress(Exception):
+            self._connection._action = self  # Mitogen would look for it in the frames of another thread
+            self._connection._connect()
