@@ -14,6 +14,8 @@ from contextlib import suppress
 
 from infra import ROOT
 
+is_awaited = False
+"""Whether the callback that starts it is enabled."""
 ready: "Proof | None" = None
 """Of this run; set in ansible-playbook's own process."""
 

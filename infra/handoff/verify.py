@@ -190,17 +190,15 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 
-def _shares(hosts: Sequence[Expectation]) -> Iterator[list[Expectation]]:
-    """Hosts with the same features, divided so that a few processes a core work side by side."""
-    workers = 2 * (os.cpu_count() or 1)
-    for features in dict.fromkeys(host.features for host in hosts):
-        alike = [host for host in hosts if host.features == features]
-        for start in range(min(workers, len(alike))):
-            yield alike[start::workers]
+def _shares(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
+    """The hosts, divided so that a few processes a core work side by side, however their roles differ."""
+    workers = min(2 * (os.cpu_count() or 1), len(hosts))
+    for start in range(workers):
+        yield hosts[start::workers]
 
 
 class Share:
-    """One pytest process over some hosts with the same features: it collects, then waits to be told."""
+    """One pytest process over some hosts, each with its roles' checks: it collects, then waits to be told."""
 
     def __init__(self, hosts: Sequence[Expectation], folder: Path, number: int) -> None:
         self.hosts = hosts
@@ -210,7 +208,8 @@ class Share:
             f"--hosts={','.join(host.hostspec for host in hosts)}",
             f"--ssh-config={folder / 'ssh_config'}",
         ]
-        command += [str(ROOT / "tests" / "verify" / feature) for feature in hosts[0].features]
+        features = dict.fromkeys(feature for host in hosts for feature in host.features)
+        command += [str(ROOT / "tests" / "verify" / feature) for feature in features]
         told, tell = os.pipe()
         environment = {
             "PYTHONPATH": str(ROOT),

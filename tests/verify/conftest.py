@@ -12,6 +12,7 @@ are about nodes, never about this machine.
 import json
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,20 +30,35 @@ def pytest_ignore_collect() -> bool | None:
     return None if EXPECTATIONS in os.environ else True
 
 
+@cache
 def known() -> Expectations:
     return parse(Path(os.environ[EXPECTATIONS]).read_text())
 
 
+@cache
+def by_hostspec() -> dict[str, Expectation]:
+    return {host.hostspec.partition("?")[0]: host for host in known().hosts}
+
+
 def expectation_of(hostspec: str) -> Expectation:
-    by_spec = {host.hostspec.partition("?")[0]: host for host in known().hosts}
-    return by_spec[hostspec.partition("?")[0]]
+    return by_hostspec()[hostspec.partition("?")[0]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All is ready: wait to be told which hosts to look at, as a list in JSON. The end of file means none."""
     with os.fdopen(int(os.environ[TOLD])) as told:
         named = json.loads(told.readline() or "[]")
-    items[:] = [item for item in items if expectation_of(hostspec_of(item)).host in named]
+
+    def is_wanted(item: pytest.Item) -> bool:
+        expectation = expectation_of(hostspec_of(item))
+        return expectation.host in named and role_of(item) in expectation.features
+
+    items[:] = filter(is_wanted, items)
+
+
+def role_of(item: pytest.Item) -> str:
+    """The role that a check is about."""
+    return item.path.parent.name
 
 
 def hostspec_of(item: pytest.Item) -> str:
@@ -73,7 +89,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         hostspec = hostspec_of(item)
         line = describe(report) | {
             "host": expectation_of(hostspec).host,
-            "role": item.path.parent.name,
+            "role": role_of(item),
             "name": check_name(item.name, hostspec),
         }
         if line["verdict"]:

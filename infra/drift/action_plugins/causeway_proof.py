@@ -47,6 +47,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         """What is to be prepared, or what was found; the task fails when nothing could be looked at."""
         result: dict[str, Any] = super().run(tmp, task_vars) | {"changed": False}
         wanted = self._task.args
+        if not proof.is_awaited:
+            raise AnsibleActionFail("the callback causeway_proof is not enabled: ansible.cfg says how")
         if "prepare" in wanted:
             roles = wanted["prepare"]
             whole = dict.fromkeys(roles, FEATURES) if wanted.get("whole_nodes") else roles
@@ -56,7 +58,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
                 written.write(self._expectations(whole, task_vars or {}))
             return result | {"expectations_file": file}
         if proof.ready is None:
-            raise AnsibleActionFail("no proof was prepared: the callback causeway_proof is not enabled")
+            raise AnsibleActionFail("no proof was prepared")
         said = proof.ready.look(wanted["hosts"])
         try:
             checks = json.loads(said)["checks"]

@@ -32,6 +32,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
     CALLBACK_NAME = "causeway_proof"
     CALLBACK_NEEDS_ENABLED = True
 
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        proof.is_awaited = True
+
     def v2_runner_on_ok(self, result: Any) -> None:
         """The task that prepares says what to prove."""
         if result.task.action == "causeway_proof" and (file := result.result.get("expectations_file")):
