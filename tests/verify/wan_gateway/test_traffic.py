@@ -31,7 +31,8 @@ print("null")
 """
 
 # A machine of the region, played by a namespace: what it sends to another region is forwarded, and is looked
-# at as it leaves. A TCP connection shows the MSS, a packet per DSCP the mark.
+# at as it leaves. A TCP connection shows the MSS, a packet per DSCP the mark. What comes in does not count:
+# the gateway at the other end may be doing the same. The network is one for tests (RFC 2544): no link has it.
 FORWARD = """
 import json, socket, subprocess, sys, time
 device, address, marks = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
@@ -56,11 +57,11 @@ ip("netns", "add", name)
 try:
     jumbo = ("mtu", "9000")
     ip("link", "add", "cw-check", *jumbo, "type", "veth", "peer", "name", "eth0", *jumbo, "netns", name)
-    ip("address", "add", "198.51.100.1/30", "dev", "cw-check")
+    ip("address", "add", "198.19.255.253/30", "dev", "cw-check")
     ip("link", "set", "cw-check", "up")
-    ip("-n", name, "address", "add", "198.51.100.2/30", "dev", "eth0")
+    ip("-n", name, "address", "add", "198.19.255.254/30", "dev", "eth0")
     ip("-n", name, "link", "set", "eth0", "up")
-    ip("-n", name, "route", "add", "default", "via", "198.51.100.1")
+    ip("-n", name, "route", "add", "default", "via", "198.19.255.253")
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
     tap.bind((device, 0))
     tap.settimeout(0.5)
@@ -69,11 +70,13 @@ try:
     seen, mss, deadline = {}, None, time.monotonic() + 5
     while (len(seen) < len(marks) or mss is None) and time.monotonic() < deadline:
         try:
-            packet = tap.recv(65535)
+            packet, (_, _, kind, *_) = tap.recvfrom(65535)
         except TimeoutError:
             continue
+        if kind != socket.PACKET_OUTGOING:
+            continue
         head = (packet[0] & 15) * 4
-        if socket.inet_ntoa(packet[12:16]) != "198.51.100.2":
+        if socket.inet_ntoa(packet[12:16]) != "198.19.255.254":
             continue
         if packet[9] == 17:
             seen[packet[head + 8]] = packet[1] >> 2
