@@ -157,6 +157,10 @@ def test_nothing_to_repair_is_said_and_nothing_is_done(standing: Checkout) -> No
     assert "nothing to repair" in text
     assert "changed=0" in text
     assert "base :" not in text
+    for words in ((), ("--tags", "base"), ("--check",)):
+        text = standing.run(*repair(standing, "--limit", NODE, *words))
+        assert "nothing to repair" in text
+        assert "Traceback" not in text, "the connection that nothing used was left half open"
 
 
 def test_a_repair_names_a_stale_role_and_does_not_roll_it_out(standing: Checkout) -> None:

@@ -37,6 +37,9 @@ options:
     default: false
 """
 
+CONNECT_LIMIT_S = 10
+"""How long to wait for a connection that nothing will use: Mitogen has tracebacks for one left half open."""
+
 
 class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     """One scan of all nodes at once, whatever the host it is called for."""
@@ -48,15 +51,19 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     def run(self, tmp: Any = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The plan; the task fails with what is wrong and what to do."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        wanted = self._task.args
+        wanted, found = self._task.args, {}
+        connecting = threading.Thread(target=self._connect, daemon=True)
         if wanted.get("connect") and hasattr(self._connection, "on_action_run"):
-            threading.Thread(target=self._connect, daemon=True).start()
+            connecting.start()
         try:
             found = plan(
                 wanted["stack"], wanted.get("hosts"), wanted.get("roles") or (), wanted.get("withheld") or ()
             )
         except CausewayError as error:
             raise AnsibleActionFail(str(error)) from None
+        finally:
+            if connecting.is_alive() and not (found.get("roles") or found.get("unreachable")):
+                connecting.join(CONNECT_LIMIT_S)
         return result | {"plan": found, "changed": False}
 
     def _connect(self) -> None:
