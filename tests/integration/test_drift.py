@@ -214,6 +214,16 @@ def test_a_repair_proves_the_roles_that_ran_and_all_of_the_node_if_asked(standin
     assert scan(standing)[NODE]["state"] == "clean"
 
 
+def test_every_node_is_proven_by_the_roles_that_ran_there(standing: Checkout) -> None:
+    kept = standing.folder / ".causeway" / "stacks" / standing.stack / "verification.json"
+    kept.unlink()
+    standing.on_node(NODE, "sysctl", "-qw", "net.ipv4.tcp_mtu_probing=2")
+    standing.on_node(OTHER, "sh", "-c", "echo '# changed' >> /etc/hosts")
+    standing.run(*repair(standing, *PROVEN))
+    checks = json.loads(kept.read_text())["checks"]
+    assert {(check["host"], check["role"]) for check in checks} == {(NODE, "tcp_tuning"), (OTHER, "base")}
+
+
 def test_what_somebody_added_goes_with_consent_only(standing: Checkout) -> None:
     standing.on_node(NODE, "sh", "-c", f"echo 'MaxSessions 3' > {STRANGER} && systemctl reload ssh")
     text = standing.run(*repair(standing), expect=ANSIBLE_FAILED)

@@ -63,7 +63,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         try:
             checks = json.loads(said)["checks"]
         except ValueError:
-            raise AnsibleActionFail(f"no proof: {said.strip() or 'it ended'}") from None
+            cause = said.strip() or "its process ended"
+            raise AnsibleActionFail(f"no proof ({cause}): playbooks/verify.yml looks again") from None
         found = VerificationResult(tuple(map(Check.of, checks)))
         return result | {"failed_checks": found.failed, "report": found.report().splitlines()}
 
