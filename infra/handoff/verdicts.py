@@ -95,13 +95,13 @@ def _names(hosts: Sequence[str], shown: int = 3) -> str:
     return ", ".join(hosts[:shown]) + more
 
 
-def report_file(stack: str) -> Path:
+def kept_file(stack: str) -> Path:
     """Where the last verification of a stack is kept."""
     return ROOT / stack_dir(stack) / "verification.json"
 
 
 def read_result(stack: str) -> VerificationResult:
     """The last verification of a stack; an empty one when there was none."""
-    path = report_file(stack)
+    path = kept_file(stack)
     checks = json.loads(path.read_text())["checks"] if path.exists() else []
     return VerificationResult(tuple(map(Check.of, checks)))

@@ -13,16 +13,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 from infra.handoff.expectations import Expectation, Expectations, parse
 from infra.handoff.ssh import CONNECT_TIMEOUT_S, config_text
-from infra.handoff.verdicts import Check, Verdict, VerificationResult, read_result
-from infra.handoff.verdicts import report_file as report_file_of
+from infra.handoff.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
 HOST_TIMEOUT_S = 300
 """Longest a process may take per host it looks at."""
@@ -56,27 +54,28 @@ def keep(
     stacks = {host.stack for host in expectations.hosts if host.stack}
     if file is None and len(stacks) == 1:
         stack = stacks.pop()
-        file = report_file_of(stack)
+        file = kept_file(stack)
         result = result if whole else result.over(read_result(stack))
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(result.dump())
 
 
-def stand_by(commands: Iterator[str]) -> Iterator[VerificationResult]:
+def stand_by(commands: Iterator[str]) -> VerificationResult | None:
     """Be ready to look, then look when told: a repair starts this while its roles still run.
 
     The first command are expectations, as `Expectations.dump` has them; the second is `[host, …]`, those of
     them to look at. Without a second there is no result.
     """
     if not (expected := next(commands, "")):
-        return
+        return None
     expectations = parse(expected)
     with Checking(expectations) as checking:
-        if told := next(commands, ""):
-            result = checking.look(json.loads(told))
-            keep(result, expectations, whole=False)
-            yield result
+        if not (told := next(commands, "")):
+            return None
+        result = checking.look(json.loads(told))
+    keep(result, expectations, whole=False)
+    return result
 
 
 def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations:
@@ -106,7 +105,7 @@ def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations
     return parse(done.stdout)
 
 
-class Checking(AbstractContextManager["Checking"]):
+class Checking:
     """Everything that looking at hosts needs, before it is wanted: connections, and processes that wait."""
 
     def __init__(self, expectations: Expectations) -> None:
@@ -130,9 +129,7 @@ class Checking(AbstractContextManager["Checking"]):
             self._problems = dict(zip((host.host for host in hosts), problems, strict=True))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """End the processes that wait still, close the connections."""
         for share in self._shares:
             share.end()
@@ -273,20 +270,19 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
     try:
-        if arguments.stand_by:
-            results = list(stand_by(sys.stdin))
-        else:
-            progress = _say if sys.stderr.isatty() else lambda _: None
-            found = verify(
-                arguments.inventory, arguments.limit, on_progress=progress, report_file=arguments.report
-            )
-            results = [found]
+        result = stand_by(sys.stdin) if arguments.stand_by else _verify(arguments)
     except CausewayError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
-    for result in results:
-        print(result.dump() if arguments.json else result.report())
-    return ExitCode.FAILED if any(result.failed for result in results) else ExitCode.OK
+    if result is None:
+        return ExitCode.OK
+    print(result.dump() if arguments.json else result.report())
+    return ExitCode.FAILED if result.failed else ExitCode.OK
+
+
+def _verify(arguments: argparse.Namespace) -> VerificationResult:
+    progress = _say if sys.stderr.isatty() else lambda _: None
+    return verify(arguments.inventory, arguments.limit, on_progress=progress, report_file=arguments.report)
 
 
 def _say(line: str) -> None:

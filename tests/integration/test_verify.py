@@ -144,3 +144,14 @@ def test_standing_by_it_looks_at_the_hosts_that_it_is_told() -> None:
 @pytest.mark.parametrize("lines", [(), (EXPECTED.dump(),)], ids=["told nothing", "told to be ready"])
 def test_standing_by_it_ends_where_nobody_tells_it_to_look(lines: tuple[str, ...]) -> None:
     assert stand_by(*lines) == ""
+
+
+def test_the_checks_of_nodes_leave_other_tests_alone() -> None:
+    """`pytest` over everything loads their conftest too, and nobody tells it which nodes to look at."""
+    words = ["tests/verify", "tests/unit/test_tcp_routes.py", "--collect-only", "--quiet"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    named = [line for line in done.stdout.splitlines() if "::" in line]
+    assert named
+    assert all(line.startswith("tests/unit/") for line in named), "nodes are for verify.py to look at"
