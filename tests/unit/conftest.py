@@ -1,0 +1,11 @@
+"""What the unit tests share: properties are tried with the same examples in every run."""
+
+import os
+
+from hypothesis import settings
+
+# A run that fails must fail again. Fresh examples by hand: HYPOTHESIS_PROFILE=fresh.
+# No deadline of their own: the machine may be busy, and timings are never asserted.
+settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+settings.register_profile("fresh", deadline=None, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
