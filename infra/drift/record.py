@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infra.drift.compared import compared
 from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
 
 INTERNAL = "_ansible_"
@@ -49,8 +50,9 @@ class Recorder:
         if is_read and not declared and (task.module in COMMANDS or task.module in NEUTRAL):
             return
         try:
+            stated = {(item["kind"], str(item["key"])) for item in declared}
             for claim in claims_of(task, declared):
-                note(record, claim, task)
+                note(record, claim, task, stated=(claim.kind, claim.key) in stated)
         except Uncovered:
             if not is_read:
                 record.uncovered[task.name] = task.module
@@ -59,8 +61,11 @@ class Recorder:
             record.errors.append(f"{task.name}: {error}")
 
 
-def note(record: RoleRecord, claim: Claim, task: Task) -> None:
-    """File a claim; a later task that governs the same thing completes and overrides an earlier one."""
+def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) -> None:
+    """File a claim; a later task that governs the same thing completes and overrides an earlier one.
+
+    `stated`: the task's `causeway_governs` says it, not its module.
+    """
     at = (claim.kind, claim.key)
     if claim.kind in ("file", "directory", "link", "absent"):
         _replace_other_kinds(record, claim)
@@ -82,7 +87,9 @@ def note(record: RoleRecord, claim: Claim, task: Task) -> None:
         "key": claim.key,
         "task": task.name,
         "tasks": list(dict.fromkeys([*(before["tasks"] if before else ()), task.name])),
+        "stated_by": [*(before["stated_by"] if before else ()), *([task.name] if stated else ())],
         "reported": {**(before["reported"] if before else {}), **claim.reported},
+        "compared": {**(before["compared"] if before else {}), **compared(task, claim)},
         "how": how,
         "aspects": aspects,
         "changed": task.changed or bool(before and before["changed"]),
@@ -110,7 +117,15 @@ def plain_arguments(fields: Mapping[str, Any], result: Mapping[str, Any]) -> dic
 
 
 def as_json(record: RoleRecord) -> dict[str, Any]:
-    """A role's record for the sealing process."""
+    """A role's record for the sealing process.
+
+    What a task says it governs beside a unit, the unit makes: its restart by a handler changes that too.
+    """
     data = asdict(record)
-    data["claims"] = list(record.claims.values())
+    claims = data["claims"] = list(data["claims"].values())
+    started = {
+        task for claim in claims if claim["kind"] == "unit" and claim["changed"] for task in claim["tasks"]
+    }
+    for claim in claims:
+        claim["changed"] = claim["changed"] or not started.isdisjoint(claim.pop("stated_by"))
     return data

@@ -181,7 +181,7 @@ class ConfigurationLifecycle(Lifecycle):
         converged = [name for name in stale if result.hosts[name].state == "ok"]
         for line in not_sealed(inputs["stack"], converged):
             print(line, flush=True)
-        for report in _reports(inputs["stack"], [name for name in converged if name in drifted]):
+        for report in _reports(inputs["stack"], converged):
             for line in _differences(report):
                 print(f"drift: not repaired by the roles: {line}", flush=True)
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
