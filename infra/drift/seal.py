@@ -22,11 +22,13 @@ from infra.drift.manifest import (
     drift_dir,
     keep_text,
     load_manifest,
+    manifest_path,
     save_manifest,
 )
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError
 from infra.handoff.contract import load_contract, stack_dir
+from infra.handoff.identities import load_identities
 
 SUMS = ("listing", "effective")
 """Kinds that say what several files are together."""
@@ -117,9 +119,15 @@ class HostSeal:
     """Merges what a run recorded on one host into the host's manifest."""
 
     def __init__(
-        self, stack: str, host: str, records: Mapping[str, Record], inputs: Mapping[str, str]
+        self,
+        stack: str,
+        host: str,
+        records: Mapping[str, Record],
+        inputs: Mapping[str, str],
+        identity: str = "",
     ) -> None:
         self.stack, self.host, self.records, self.inputs = stack, host, records, inputs
+        self.identity = identity
         self.manifest = load_manifest(stack, host) or Manifest(host=host)
         self.claims = [(role, claim) for role, record in records.items() for claim in record["claims"]]
         self.same: dict[tuple[str, str], list[Record]] = {}
@@ -141,8 +149,7 @@ class HostSeal:
         if "hangs" in answer:
             _role, claim = self.claims[answer["hangs"]]
             raise TripError(f"reading {claim['kind']} {claim['key']} hangs", reached=True)
-        if self.manifest.machine != answer["machine"]:  # a new node under an old name
-            self.manifest = Manifest(host=self.host, salt=self.manifest.salt, machine=answer["machine"])
+        self._take_machine(answer["machine"])
         sealed: dict[str, list[Entry]] = {role: [] for role in self.records}
         problems: dict[str, list[str]] = {
             role: list(record["errors"]) for role, record in self.records.items()
@@ -162,6 +169,21 @@ class HostSeal:
         self._share(sealed)
         for role, part in self.manifest.roles.items():
             part.declared = role in self.inputs
+
+    def _take_machine(self, machine: str) -> None:
+        """Start afresh for a new node under an old name. The node's own word is not enough for that."""
+        known = self.manifest
+        if not known.sealed or (known.renewed(self.identity) and known.machine != machine):
+            self.manifest = Manifest(host=self.host, salt=known.salt, machine=machine)
+        elif known.machine and known.machine != machine:
+            path = manifest_path(self.stack, self.host)
+            self.not_repaired.append(
+                f"/etc/machine-id is {machine or 'empty'}, expected {known.machine}; if you made the machine "
+                f"anew under the host key it had, delete {path} and run ./run up"
+            )
+        else:
+            known.machine = machine
+        self.manifest.identity = self.identity or known.identity
 
     def _settled(self, role: str, claim: Record, found: Mapping[str, Any]) -> Entry:
         """The entry, with what was sealed before wherever it would bless a difference that no task made.
@@ -376,12 +398,12 @@ async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifes
 async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-    trips, inputs = Trips(contract), role_inputs(contract)
+    trips, inputs, identities = Trips(contract), role_inputs(contract), load_identities(stack)
     gate, problems = asyncio.Semaphore(AT_ONCE), []
 
     async def one(host: str, records: Mapping[str, Record]) -> None:
         async with gate:
-            seal = HostSeal(stack, host, records, inputs[host])
+            seal = HostSeal(stack, host, records, inputs[host], identities.get(host, ""))
             try:
                 await seal_host(trips, seal)
             except TripError as error:

@@ -46,10 +46,14 @@ def record(*claims: dict[str, Any], whole: bool = True, **changes: Any) -> dict[
 
 
 def seal(
-    records: dict[str, dict[str, Any]], *values: dict[str, Any], inputs: str = "i1", machine: str = "m1"
+    records: dict[str, dict[str, Any]],
+    *values: dict[str, Any],
+    inputs: str = "i1",
+    machine: str = "m1",
+    identity: str = "instance 1",
 ) -> HostSeal:
     """One run of the roles in `records`, whose claims the probe answers with `values`, in order."""
-    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs))
+    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs), identity)
     made.merge({"machine": machine, "values": list(values)})
     save_manifest("s", made.manifest)
     return made
@@ -274,7 +278,9 @@ def test_a_hold_is_not_blessed_by_the_installation_of_another_package() -> None:
 
 def test_another_machine_under_the_same_name_starts_afresh() -> None:
     seal({"base": record(claim("file", "/a")), "more": record(claim("file", "/b"))}, FOUND, FOUND)
-    seal({"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2")
+    seal(
+        {"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2", identity="instance 2"
+    )
     manifest = load_manifest("s", "node")
     assert manifest is not None
     assert set(manifest.roles) == {"base"}
