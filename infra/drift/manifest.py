@@ -141,6 +141,7 @@ def remember_identity(stack: str, host: str, identity: str) -> None:
 def forget_host(stack: str, host: str) -> None:
     """Drop what is known of a host, for one that is gone."""
     manifest_path(stack, host).unlink(missing_ok=True)
+    manifest_path(stack, host).with_suffix(".changed").unlink(missing_ok=True)
 
 
 def keep_text(stack: str, text: str) -> str:

@@ -44,21 +44,27 @@ class Recorder:
         *,
         is_read: bool = False,
         declared: Iterable[Mapping[str, Any]] = (),
-    ) -> None:
-        """Note one result (of a loop: one item). `is_read`: the task says that it never changes anything."""
+    ) -> list[tuple[str, str, str]]:
+        """Note one result (of a loop: one item); role, kind and key of what it governs.
+
+        `is_read`: the task says that it never changes anything.
+        """
         record, declared = self.seen(host, role), list(declared)
+        noted: list[tuple[str, str, str]] = []
         if is_read and not declared and (task.module in COMMANDS or task.module in NEUTRAL):
-            return
+            return noted
         try:
             stated = {(item["kind"], str(item["key"])) for item in declared}
             for claim in claims_of(task, declared):
                 note(record, claim, task, stated=(claim.kind, claim.key) in stated)
+                noted.append((role, claim.kind, claim.key))
         except Uncovered:
             if not is_read:
                 record.uncovered[task.name] = task.module
         except (KeyError, TypeError, ValueError) as error:
             record.uncovered[task.name] = task.module
             record.errors.append(f"{task.name}: {error}")
+        return noted
 
 
 def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) -> None:
@@ -117,15 +123,7 @@ def plain_arguments(fields: Mapping[str, Any], result: Mapping[str, Any]) -> dic
 
 
 def as_json(record: RoleRecord) -> dict[str, Any]:
-    """A role's record for the sealing process.
-
-    What a task says it governs beside a unit, the unit makes: its restart by a handler changes that too.
-    """
+    """A role's record for the sealing process."""
     data = asdict(record)
-    claims = data["claims"] = list(data["claims"].values())
-    started = {
-        task for claim in claims if claim["kind"] == "unit" and claim["changed"] for task in claim["tasks"]
-    }
-    for claim in claims:
-        claim["changed"] = claim["changed"] or not started.isdisjoint(claim.pop("stated_by"))
+    data["claims"] = list(record.claims.values())
     return data

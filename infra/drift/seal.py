@@ -12,6 +12,7 @@ from infra import ROOT
 from infra.drift.compared import SHOWN_BY, answered_for, holds
 from infra.drift.findings import explain
 from infra.drift.inputs import role_inputs
+from infra.drift.journal import Change, keep_changes, noted_changes
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
 from infra.drift.manifest import (
     NODE_COPY,
@@ -134,11 +135,39 @@ class HostSeal:
         """Kind and key → the claims of all roles of the run."""
         for _role, claim in self.claims:
             self.same.setdefault((claim["kind"], claim["key"]), []).append(claim)
+        self.changed = self._changed()
         self.settled: dict[str, list[Entry]] = {}
         """Key → what this run seals of it."""
         self.disputed: set[tuple[str, str, str]] = set()
         """Role, kind and key of what could not be sealed."""
         self.not_repaired: list[str] = []
+
+    def _changed(self) -> set[tuple[str, str]]:
+        """Kind and key of what tasks of the run changed, or of one before it that was not sealed.
+
+        What a task says it governs beside a unit, the unit makes: its restart by a handler changes that too.
+        """
+        changed = {(claim["kind"], claim["key"]) for _role, claim in self.claims if claim["changed"]}
+        changed |= {(kind, key) for _role, kind, key in noted_changes(self.stack, self.host)}
+        started = {
+            (role, task)
+            for role, claim in self.claims
+            if claim["kind"] == "unit" and ("unit", claim["key"]) in changed
+            for task in claim["tasks"]
+        }
+        return changed | {
+            (claim["kind"], claim["key"])
+            for role, claim in self.claims
+            if any((role, task) in started for task in claim["stated_by"])
+        }
+
+    def unsealed_changes(self) -> set[Change]:
+        """What is noted of other tasks than those of this run."""
+        noted, whole = (
+            noted_changes(self.stack, self.host),
+            {r for r, record in self.records.items() if record["whole"]},
+        )
+        return {change for change in noted if change[0] not in whole and change[1:] not in self.same}
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
@@ -202,7 +231,7 @@ class HostSeal:
         if entry.kind in SUMS:
             return self._only_governed(before, entry)
         claims = self.same[claim["kind"], claim["key"]]
-        changed = any(same["changed"] for same in claims)
+        changed = (claim["kind"], claim["key"]) in self.changed
         own = set().union(*(answered_for(same, before.want, found) for same in claims)) | self._allowed(entry)
         if entry.kind == "unit":
             entry = self._own_unit_files(before, entry, changed, own)
@@ -383,6 +412,7 @@ async def seal_host(trips: Trips, seal: HostSeal) -> None:
         seal.merge(await trips.ask(connection, seal.host, seal.request()))
         await store_copy(trips, connection, seal.host, seal.manifest)
     save_manifest(seal.stack, seal.manifest)
+    keep_changes(seal.stack, seal.host, seal.unsealed_changes())
 
 
 async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifest) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from infra.drift import manifest as manifests
 from infra.drift import seal as seals
 from infra.drift.compared import compared
+from infra.drift.journal import journal_path, keep_changes, note_changes, noted_changes
 from infra.drift.kinds import ASPECTS, Task, claims_of
 from infra.drift.manifest import Manifest
 from infra.drift.record import Recorder, as_json
@@ -202,13 +203,38 @@ def test_what_a_unit_makes_is_changed_by_its_restart() -> None:
     nft = [{"kind": "nft", "key": "ip ours"}]
     start = Task("Run it", "ansible.builtin.systemd_service", {"name": "x", "state": "started"}, {})
     recorder.take("node", "role", start, declared=nft)
-    assert not any(made["changed"] for made in as_json(recorder.hosts["node"]["role"])["claims"])
-    again_ = Task(
-        "Restart it", "ansible.builtin.systemd_service", {"name": "x", "state": "restarted"}, {}, True, True
+    assert changed_by(recorder) == set()
+    restart = {"name": "x", "state": "restarted"}
+    recorder.take(
+        "node", "role", Task("Restart it", "ansible.builtin.systemd_service", restart, {}, True, True)
     )
-    recorder.take("node", "role", again_)
-    made = {made["kind"]: made["changed"] for made in as_json(recorder.hosts["node"]["role"])["claims"]}
-    assert made == {"nft": True, "unit": True}
+    assert changed_by(recorder) == {("nft", "ip ours"), ("unit", "x.service")}
+
+
+def changed_by(recorder: Recorder) -> set[tuple[str, str]]:
+    ran = as_json(recorder.hosts["node"]["role"]) | {"whole": True, "handlers": []}
+    return HostSeal("s", "node", {"role": ran}, {}).changed
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_run_changed_that_was_never_sealed_is_its_own(whole: bool) -> None:
+    """It was killed, or its seal did not get through; the next run finds its work done."""
+    lines, evil = claim("file", "/etc/x"), claim("file", "/etc/y")
+    known = again(Manifest(host="node"), {"base": record(lines, evil)}, "i1", FOUND, FOUND).manifest
+    note_changes("s", "node", [("base", "file", "/etc/x"), ("other", "file", "/etc/z")])
+    with journal_path("s", "node").open("a") as file:
+        file.write('["base", "fi')
+    found = {**FOUND, "digest": "d2"}
+    made = again(known, {"base": record(lines, evil, whole=whole)}, "i2", found, found)
+    assert {entry.key: entry.want["digest"] for entry in made.manifest.roles["base"].entries} == {
+        "/etc/x": "d2",
+        "/etc/y": "d1",
+    }
+    assert made.unsealed_changes() == {("other", "file", "/etc/z")}
+    keep_changes("s", "node", made.unsealed_changes())
+    assert noted_changes("s", "node") == {("other", "file", "/etc/z")}
+    keep_changes("s", "node", [])
+    assert not journal_path("s", "node").exists()
 
 
 def test_what_all_nodes_share_counts_as_it_was_sealed_on_the_node_that_changed_it(

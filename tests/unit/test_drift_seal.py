@@ -29,6 +29,7 @@ def claim(kind: str, key: str, **changes: Any) -> dict[str, Any]:
         "tasks": [f"make {key}"],
         "reported": {},
         "compared": {},
+        "stated_by": [],
         "how": {},
         "aspects": None,
     }
