@@ -9,6 +9,7 @@ from infra.components.cluster import Cluster
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
 from infra.handoff.hashes import value_hash
+from infra.handoff.identities import identities_of
 from infra.handoff.resources import InventoryFiles
 from infra.handoff.switches import SwitchFiles
 from infra.planning.fabric import has_switches
@@ -37,9 +38,11 @@ class Inventory(pulumi.ComponentResource):
         host_keys = self.instances.apply(
             lambda instances: {name: instance["host_key"] for name, instance in instances.items()}
         )
+        identities = self.instances.apply(lambda instances: identities_of(cluster.contract, instances))
+        contract = cluster.contract.model_dump(mode="json")
         files = InventoryFiles(
             "inventory",
-            {"contract": cluster.contract.model_dump(mode="json"), "host_keys": host_keys},
+            {"contract": contract, "host_keys": host_keys, "identities": identities},
             pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
         )
         for number, region in enumerate(cluster.spec.regions):

@@ -65,20 +65,33 @@ class RoleManifest(_Part):
 
 
 class Manifest(_Part):
-    """Everything sealed on one host. `machine`: its /etc/machine-id; `salt`: goes into every content hash."""
+    """Everything sealed on one host. `machine`: its /etc/machine-id; `salt`: goes into every content hash.
+
+    `identity`: which machine it is by what the machine does not decide; empty in one of an older version.
+    """
 
     schema_version: int = SCHEMA_VERSION
     host: str
     machine: str = ""
+    identity: str = ""
     salt: str = Field(default_factory=lambda: secrets.token_hex(16))
     roles: dict[str, RoleManifest] = Field(default_factory=dict)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether anything ever was; then the node has a copy."""
+        return any(part.entries for part in self.roles.values())
+
+    def renewed(self, identity: str) -> bool:
+        """Whether another machine has the name now. One that is not known makes no new machine."""
+        return bool(self.identity and identity and self.identity != identity)
 
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
         declared = {role: part for role, part in self.roles.items() if part.declared}
         of_part: dict[str, Any] = {"declared": True, "entries": {"__all__": {"text", "tasks"}}}
         kept = self.model_copy(update={"roles": declared})
-        data = kept.model_dump(mode="json", exclude={"roles": {"__all__": of_part}})
+        data = kept.model_dump(mode="json", exclude={"identity": True, "roles": {"__all__": of_part}})
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
@@ -117,9 +130,18 @@ def save_manifest(stack: str, manifest: Manifest) -> None:
     _write(manifest_path(stack, manifest.host), manifest.model_dump_json(indent=1).encode() + b"\n")
 
 
+def remember_identity(stack: str, host: str, identity: str) -> None:
+    """Note which machine was sealed, where the manifest does not say it."""
+    manifest = load_manifest(stack, host)
+    if manifest is not None and not manifest.identity:
+        manifest.identity = identity
+        save_manifest(stack, manifest)
+
+
 def forget_host(stack: str, host: str) -> None:
     """Drop what is known of a host, for one that is gone."""
     manifest_path(stack, host).unlink(missing_ok=True)
+    manifest_path(stack, host).with_suffix(".changed").unlink(missing_ok=True)
 
 
 def keep_text(stack: str, text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infra.drift.compared import compared
 from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
 
 INTERNAL = "_ansible_"
@@ -43,24 +44,34 @@ class Recorder:
         *,
         is_read: bool = False,
         declared: Iterable[Mapping[str, Any]] = (),
-    ) -> None:
-        """Note one result (of a loop: one item). `is_read`: the task says that it never changes anything."""
+    ) -> list[tuple[str, str, str]]:
+        """Note one result (of a loop: one item); role, kind and key of what it governs.
+
+        `is_read`: the task says that it never changes anything.
+        """
         record, declared = self.seen(host, role), list(declared)
+        noted: list[tuple[str, str, str]] = []
         if is_read and not declared and (task.module in COMMANDS or task.module in NEUTRAL):
-            return
+            return noted
         try:
+            stated = {(item["kind"], str(item["key"])) for item in declared}
             for claim in claims_of(task, declared):
-                note(record, claim, task)
+                note(record, claim, task, stated=(claim.kind, claim.key) in stated)
+                noted.append((role, claim.kind, claim.key))
         except Uncovered:
             if not is_read:
                 record.uncovered[task.name] = task.module
         except (KeyError, TypeError, ValueError) as error:
             record.uncovered[task.name] = task.module
             record.errors.append(f"{task.name}: {error}")
+        return noted
 
 
-def note(record: RoleRecord, claim: Claim, task: Task) -> None:
-    """File a claim; a later task that governs the same thing completes and overrides an earlier one."""
+def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) -> None:
+    """File a claim; a later task that governs the same thing completes and overrides an earlier one.
+
+    `stated`: the task's `causeway_governs` says it, not its module.
+    """
     at = (claim.kind, claim.key)
     if claim.kind in ("file", "directory", "link", "absent"):
         _replace_other_kinds(record, claim)
@@ -82,7 +93,9 @@ def note(record: RoleRecord, claim: Claim, task: Task) -> None:
         "key": claim.key,
         "task": task.name,
         "tasks": list(dict.fromkeys([*(before["tasks"] if before else ()), task.name])),
+        "stated_by": [*(before["stated_by"] if before else ()), *([task.name] if stated else ())],
         "reported": {**(before["reported"] if before else {}), **claim.reported},
+        "compared": {**(before["compared"] if before else {}), **compared(task, claim)},
         "how": how,
         "aspects": aspects,
         "changed": task.changed or bool(before and before["changed"]),

@@ -18,6 +18,7 @@ from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, CausewayError
 from infra.handoff.contract import Contract, load_contract, stack_dir
+from infra.handoff.identities import load_identities
 
 AT_ONCE = 48
 HOST_LIMIT_S = 45
@@ -79,7 +80,7 @@ class Scanner:
         mode: str = "scan",
     ) -> None:
         self.contract, self.inputs, self.roles, self.mode = contract, inputs, roles, mode
-        self.trips = Trips(contract)
+        self.trips, self.identities = Trips(contract), load_identities(contract.stack)
 
     async def host(self, name: str) -> HostReport:
         """One host's report; whatever goes wrong is in it."""
@@ -113,7 +114,7 @@ class Scanner:
         """What to compare, and the node's copy of the manifest as the last of it."""
         wanted = set(self.inputs[host]).intersection(self.roles or self.inputs[host])
         pairs = [pair for pair in entries_of(plain) if pair[0] in wanted]
-        if manifest.machine:
+        if manifest.sealed:
             data = manifest.salt.encode() + manifest.node_copy()
             want = {"type": "file", "mode": "0600", "digest": hashlib.sha256(data).hexdigest()[:32]}
             copy = {"kind": "file", "key": NODE_COPY, "task": "the last seal", "want": want, "how": {}}
@@ -151,7 +152,7 @@ class Scanner:
             entry = pairs[answer["hangs"]][1]
             raise TripError(f"reading {entry['kind']} {entry['key']} hangs", reached=True)
         if manifest.machine and answer.get("machine") != manifest.machine:
-            raise TripError("this is another machine than the one that was sealed: converge it", reached=True)
+            self._another_machine(report, manifest, answer.get("machine"))
         for number, found in answer["values"]:
             role, entry = pairs[number]
             difference = self._difference(role, Entry.model_validate(entry), found)
@@ -165,6 +166,16 @@ class Scanner:
             report.state = (
                 "stale" if all(r.state != "not sealed" for r in report.roles.values()) else "not sealed"
             )
+
+    def _another_machine(self, report: HostReport, manifest: Manifest, machine: Any) -> None:
+        """A machine that was made anew has nothing to be compared with; one that only says so differs."""
+        if manifest.renewed(self.identities.get(report.host, "")):
+            raise TripError("it was made anew since it was sealed: ./run up configures it", reached=True)
+        expected, found = {"id": manifest.machine}, {"id": machine}
+        report.roles[MANIFEST_ROLE] = RoleReport(
+            "drift",
+            [Difference(MANIFEST_ROLE, "the last seal", "machine", "/etc/machine-id", expected, found)],
+        )
 
     def _difference(self, role: str, entry: Entry, found: Mapping[str, Any]) -> Difference:
         differs = found["found"]

@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infra import ROOT
+from infra.drift.compared import SHOWN_BY, answered_for, holds
+from infra.drift.findings import explain
 from infra.drift.inputs import role_inputs
+from infra.drift.journal import Change, keep_changes, noted_changes
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
 from infra.drift.manifest import (
     NODE_COPY,
@@ -17,14 +20,21 @@ from infra.drift.manifest import (
     Manifest,
     RoleManifest,
     UncoveredTask,
+    drift_dir,
     keep_text,
     load_manifest,
+    manifest_path,
     save_manifest,
 )
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError
 from infra.handoff.contract import load_contract, stack_dir
+from infra.handoff.identities import load_identities
 
+SUMS = ("listing", "effective")
+"""Kinds that say what several files are together."""
+WHAT_IT_IS = frozenset(("type", "exists", "installed"))
+"""Aspects with which all others change: a file or a link, an account or none."""
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
 LIMIT_S = 600
@@ -46,15 +56,10 @@ def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
     if "error" in found:
         return f"{claim['kind']} {claim['key']} cannot be read: {found['error']}"
     for aspect, reported in claim["reported"].items():
-        have = found.get("_sha1") if aspect == "sha1" else found.get(aspect)
-        if claim["kind"] == "unit":
-            if aspect == "active" and found.get("_type") == "oneshot":
-                continue  # over as soon as it has done its work
-            if aspect == "enabled":
-                have = found["enabled"] in ("enabled", "enabled-runtime", "static", "alias", "indirect")
-            elif aspect == "masked":
-                have = found["load"] == "masked"
-        if have != reported:
+        if claim["kind"] == "unit" and aspect == "active" and found.get("_type") == "oneshot":
+            continue  # over as soon as it has done its work
+        if not holds(claim["kind"], aspect, reported, found):
+            have = found.get("_sha1" if aspect == "sha1" else SHOWN_BY.get(aspect, aspect))
             return (
                 f"{claim['kind']} {claim['key']}: task “{claim['task']}” reported {aspect} {reported}, "
                 f"found {have}: something else changed it during the run"
@@ -62,9 +67,14 @@ def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
     return None
 
 
+def governed_aspects(claim: Record) -> list[str]:
+    """What of the thing the tasks of the run govern."""
+    return list(claim["aspects"] or ASPECTS[claim["kind"]])
+
+
 def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
     """A sealed entry: the aspects that count, with the values found."""
-    aspects = claim["aspects"] or ASPECTS[claim["kind"]]
+    aspects = governed_aspects(claim)
     if found.get("type") in ("absent", "special") or found.get("exists") is False:
         aspects = [aspect for aspect in aspects if aspect in found]
     if found.get("_type") == "oneshot":
@@ -90,16 +100,74 @@ def replaced(before: Entry, entry: Entry) -> bool:
     return entry.kind == "file" and before.want.get("type") == "file" != entry.want.get("type")
 
 
+def same_thing(before: Entry, entry: Entry) -> bool:
+    """Whether it still is what it was: a file a file, an account there."""
+    return all(before.want[what] == entry.want.get(what) for what in WHAT_IT_IS & before.want.keys())
+
+
+def sealed_elsewhere(stack: str, host: str, entry: Entry) -> bool:
+    """Whether another node's manifest has the same value of the same thing."""
+    others = (path.stem for path in drift_dir(stack).glob("*.json") if path.stem != host)
+    return any(
+        (known.kind, known.key, known.want) == (entry.kind, entry.key, entry.want)
+        for manifest in (load_manifest(stack, other) for other in others)
+        for part in (manifest.roles.values() if manifest else ())
+        for known in part.entries
+    )
+
+
 class HostSeal:
     """Merges what a run recorded on one host into the host's manifest."""
 
     def __init__(
-        self, stack: str, host: str, records: Mapping[str, Record], inputs: Mapping[str, str]
+        self,
+        stack: str,
+        host: str,
+        records: Mapping[str, Record],
+        inputs: Mapping[str, str],
+        identity: str = "",
     ) -> None:
         self.stack, self.host, self.records, self.inputs = stack, host, records, inputs
+        self.identity = identity
         self.manifest = load_manifest(stack, host) or Manifest(host=host)
         self.claims = [(role, claim) for role, record in records.items() for claim in record["claims"]]
+        self.same: dict[tuple[str, str], list[Record]] = {}
+        """Kind and key → the claims of all roles of the run."""
+        for _role, claim in self.claims:
+            self.same.setdefault((claim["kind"], claim["key"]), []).append(claim)
+        self.changed = self._changed()
+        self.settled: dict[str, list[Entry]] = {}
+        """Key → what this run seals of it."""
+        self.disputed: set[tuple[str, str, str]] = set()
+        """Role, kind and key of what could not be sealed."""
         self.not_repaired: list[str] = []
+
+    def _changed(self) -> set[tuple[str, str]]:
+        """Kind and key of what tasks of the run changed, or of one before it that was not sealed.
+
+        What a task says it governs beside a unit, the unit makes: its restart by a handler changes that too.
+        """
+        changed = {(claim["kind"], claim["key"]) for _role, claim in self.claims if claim["changed"]}
+        changed |= {(kind, key) for _role, kind, key in noted_changes(self.stack, self.host)}
+        started = {
+            (role, task)
+            for role, claim in self.claims
+            if claim["kind"] == "unit" and ("unit", claim["key"]) in changed
+            for task in claim["tasks"]
+        }
+        return changed | {
+            (claim["kind"], claim["key"])
+            for role, claim in self.claims
+            if any((role, task) in started for task in claim["stated_by"])
+        }
+
+    def unsealed_changes(self) -> set[Change]:
+        """What is noted of other tasks than those of this run."""
+        noted, whole = (
+            noted_changes(self.stack, self.host),
+            {r for r, record in self.records.items() if record["whole"]},
+        )
+        return {change for change in noted if change[0] not in whole and change[1:] not in self.same}
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
@@ -110,17 +178,20 @@ class HostSeal:
         if "hangs" in answer:
             _role, claim = self.claims[answer["hangs"]]
             raise TripError(f"reading {claim['kind']} {claim['key']} hangs", reached=True)
-        if self.manifest.machine != answer["machine"]:  # a new node under an old name
-            self.manifest = Manifest(host=self.host, salt=self.manifest.salt, machine=answer["machine"])
+        self._take_machine(answer["machine"])
         sealed: dict[str, list[Entry]] = {role: [] for role in self.records}
         problems: dict[str, list[str]] = {
             role: list(record["errors"]) for role, record in self.records.items()
         }
-        for (role, claim), found in zip(self.claims, answer["values"], strict=True):
+        pairs = zip(self.claims, answer["values"], strict=True)
+        # What files together mean comes last: it counts as far as the files do.
+        for (role, claim), found in sorted(pairs, key=lambda pair: pair[0][1]["kind"] in SUMS):
             if problem := disagreement(claim, found):
                 problems[role].append(problem)
+                self.disputed.add((role, claim["kind"], claim["key"]))
                 continue
-            entry = self._settled(role, claim, entry_of(self.stack, claim, found))
+            entry = self._settled(role, claim, found)
+            self.settled.setdefault(claim["key"], []).append(entry)
             sealed[role].append(entry.model_copy(update={"tasks": claim["tasks"]}))
         for role, record in self.records.items():
             self._file(role, record, sealed[role], problems[role])
@@ -128,61 +199,133 @@ class HostSeal:
         for role, part in self.manifest.roles.items():
             part.declared = role in self.inputs
 
-    def _settled(self, role: str, claim: Record, entry: Entry) -> Entry:
-        """The entry, unless it would bless a difference that no task made: then the one sealed before.
+    def _take_machine(self, machine: str) -> None:
+        """Start afresh for a new node under an old name. The node's own word is not enough for that."""
+        known = self.manifest
+        if not known.sealed or (known.renewed(self.identity) and known.machine != machine):
+            self.manifest = Manifest(host=self.host, salt=known.salt, machine=machine)
+        elif known.machine and known.machine != machine:
+            path = manifest_path(self.stack, self.host)
+            self.not_repaired.append(
+                f"/etc/machine-id is {machine or 'empty'}, expected {known.machine}; if you made the machine "
+                f"anew under the host key it had, delete {path} and run ./run up"
+            )
+        else:
+            known.machine = machine
+        self.manifest.identity = self.identity or known.identity
+
+    def _settled(self, role: str, claim: Record, found: Mapping[str, Any]) -> Entry:
+        """The entry, with what was sealed before wherever it would bless a difference that no task made.
 
         A file that appeared beside a role's own, a package that somebody downgraded: the run did not change
-        it, so it is still drift after the run.
+        it, so it is still drift after the run, also where the role or its variables are new ones.
         """
-        before = self._before(role, entry)
-        if before is not None and entry.kind == "authorized_keys":
-            return self._own_keys(before, entry)
-        if before is None or before.want == entry.want:
+        entry = entry_of(self.stack, claim, found)
+        before = self._before(role, claim)
+        if before is None:
             return entry
-        if entry.kind == "unit":
-            entry = self._own_unit_files(before, entry)
-        if entry.kind in ("listing", "effective"):
+        if entry.kind == "authorized_keys":
+            return self._own_keys(before, entry)
+        if before.want == entry.want:
+            return entry
+        if entry.kind in SUMS:
             return self._only_governed(before, entry)
-        accounted = claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role)
-        if accounted and not replaced(before, entry):
-            return self._own_hold(before, claim, entry) if entry.kind == "package" else entry
-        self.not_repaired.append(f"{entry.kind} {entry.key}")
-        return before
+        claims = self.same[claim["kind"], claim["key"]]
+        changed = (claim["kind"], claim["key"]) in self.changed
+        own = set().union(*(answered_for(same, before.want, found) for same in claims)) | self._allowed(entry)
+        if entry.kind == "unit":
+            entry = self._own_unit_files(before, entry, changed, own)
+            own |= {"dropins", "fragment"}
+        if changed and not replaced(before, entry):
+            return self._own_hold(before, claims, entry) if entry.kind == "package" else entry
+        return self._accounted(before, entry, found, own)
 
-    def _before(self, role: str, entry: Entry) -> Entry | None:
-        known = self.manifest.roles.get(role)
-        for old in known.entries if known else ():
-            if (old.kind, old.key) == (entry.kind, entry.key):
-                return old
-        return None
+    def _accounted(self, before: Entry, entry: Entry, found: Mapping[str, Any], own: set[str]) -> Entry:
+        """The entry that no task changed: its own aspects as found, the others as sealed before.
+
+        New is what nothing was sealed of: a role that governs more than it did.
+        """
+        if not same_thing(before, entry):
+            kept = set() if own & WHAT_IT_IS else set(before.want)
+        else:
+            kept = before.want.keys() & entry.want.keys() - own
+            # That a unit is over when it has done its work is the node's own word.
+            kept |= {what for what in before.want if what not in entry.want and what in found}
+        kept = {what for what in kept if entry.want.get(what) != before.want[what]}
+        differs = {what: found.get(what) for what in kept if found.get(what) != before.want[what]}
+        if differs:
+            self._left(entry, before.want, differs)
+        if kept and not same_thing(before, entry):
+            return entry.model_copy(update={"want": before.want, "how": before.how, "text": before.text})
+        update: dict[str, Any] = {"want": entry.want | {what: before.want[what] for what in kept}}
+        if "digest" in kept:
+            stamp = {"sealed": before.how["sealed"]} if "sealed" in before.how else {}
+            how = {key: value for key, value in entry.how.items() if key != "sealed"}
+            update |= {"how": how | stamp, "text": before.text}
+        return entry.model_copy(update=update)
+
+    def _allowed(self, entry: Entry) -> set[str]:
+        """Aspects whose new value counts whoever set it: what all nodes share, as another one sealed it."""
+        if entry.how.get("shared") and sealed_elsewhere(self.stack, self.host, entry):
+            return set(entry.want)
+        return set()
+
+    def _left(self, entry: Entry, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+        """Note what still differs after the run, by name."""
+        self.not_repaired.append(f"{entry.kind} {entry.key}: {explain(entry.kind, expected, found)}")
+
+    def _before(self, role: str, claim: Record) -> Entry | None:
+        """What was sealed of a claim's thing, as far as the claim goes: by this role, else by others."""
+        parts = [self.manifest.roles[role]] if role in self.manifest.roles else []
+        parts += [part for name, part in self.manifest.roles.items() if name != role and part.declared]
+        at = (claim["kind"], claim["key"])
+        known = [entry for part in parts for entry in part.entries if (entry.kind, entry.key) == at]
+        want: dict[str, Any] = {}
+        for entry in reversed(known):
+            want |= {what: entry.want[what] for what in governed_aspects(claim) if what in entry.want}
+        text = next((entry.text for entry in known if entry.text), None)
+        return known[0].model_copy(update={"want": want, "text": text}) if want else None
 
     def _governed(self) -> set[str]:
         """The keys that tasks of this or an earlier run account for."""
         keys = {claim["key"] for _role, claim in self.claims}
         return keys | {entry.key for part in self.manifest.roles.values() for entry in part.entries}
 
-    def _own_unit_files(self, before: Entry, entry: Entry) -> Entry:
+    def _contents(self, path: str) -> set[str | None]:
+        """The hashes that a file may have by what is sealed of it after this run; None for no file."""
+        parts = self.manifest.roles.values()
+        entries = [entry for part in parts for entry in part.entries if entry.key == path]
+        entries += self.settled.get(path, ())
+        found = {entry.want["digest"] for entry in entries if "digest" in entry.want}
+        return found | {None for entry in entries if entry.want.get("type") == "absent"}
+
+    def _own_unit_files(self, before: Entry, entry: Entry, restarted: bool, own: set[str]) -> Entry:
         """The unit without files that appeared beside or above it and that no task wrote.
 
-        A restart, for whatever reason, loads them too.
+        A restart, for whatever reason, loads them too, and forgets those that somebody took away.
         """
+        governed = self._governed()
         old, new = set(before.want.get("dropins", ())), set(entry.want.get("dropins", ()))
-        strangers = new - old - self._governed()
-        own: dict[str, Any] = {"dropins": sorted(new - strangers)} if strangers else {}
+        strangers = new - old - governed
+        lost = set() if restarted else old - new - governed
+        kept: dict[str, Any] = {"dropins": sorted(new - strangers | lost)} if strangers or lost else {}
         was, fragment = before.want.get("fragment"), str(entry.want.get("fragment"))
-        foreign = fragment.startswith(UNIT_FOLDERS) and fragment not in self._governed()
-        if was and fragment != was and foreign and entry.want["load"] != "masked":
+        foreign = fragment not in governed and (fragment.startswith(UNIT_FOLDERS) or not restarted)
+        masked = entry.want.get("load") == "masked" and (restarted or "load" in own)
+        if was and fragment != was and foreign and not masked:
             strangers.add(fragment)
-            own["fragment"] = was
-        if not strangers:
+            kept["fragment"] = was
+        if not kept:
             return entry
-        self.not_repaired.append(f"{entry.key} is changed by {', '.join(sorted(strangers))}")
-        return entry.model_copy(update={"want": entry.want | own})
+        if "active" in before.want:
+            kept["active"] = entry.want.get("active", before.want["active"])
+        self.not_repaired.append(f"{entry.key} is changed by {', '.join(sorted(strangers | lost))}")
+        return entry.model_copy(update={"want": entry.want | kept})
 
-    def _own_hold(self, before: Entry, claim: Record, entry: Entry) -> Entry:
+    def _own_hold(self, before: Entry, claims: list[Record], entry: Entry) -> Entry:
         """The package with the hold it had, unless a task sets it: the task installed another package."""
         hold = before.want.get("hold")
-        if "hold" in claim["reported"] or entry.want.get("hold") == hold:
+        if any("hold" in claim["reported"] for claim in claims) or entry.want.get("hold") == hold:
             return entry
         self.not_repaired.append(f"{entry.key} is {'no longer ' if hold else ''}held")
         return entry.model_copy(update={"want": entry.want | {"hold": hold}})
@@ -198,7 +341,8 @@ class HostSeal:
                 self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
             return entry.model_copy(update={"want": {"names": sorted((new - strangers) | lost)}})
         files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
-        foreign = [p for p in {*files, *known} if files.get(p) != known.get(p) and p not in governed]
+        changed = [path for path in {*files, *known} if files.get(path) != known.get(path)]
+        foreign = [path for path in changed if files.get(path) not in self._contents(path)]
         if not foreign:
             return entry
         self.not_repaired.append(f"{entry.kind} {entry.key} ({', '.join(sorted(foreign))})")
@@ -225,7 +369,13 @@ class HostSeal:
         }
         new = RoleManifest(uncovered=list(uncovered.values()), problems=problems)
         if record["whole"]:
-            new.entries = entries + [e for e in kept if e.handler and e.task in record["handlers"]]
+            # What could not be sealed is compared with what it was, until it can be.
+            new.entries = entries + [
+                entry
+                for entry in kept
+                if (entry.handler and entry.task in record["handlers"])
+                or (role, entry.kind, entry.key) in self.disputed
+            ]
             new.inputs = self.inputs.get(role, "")
             new.sealed_at = None if problems else _now()
         else:
@@ -262,6 +412,7 @@ async def seal_host(trips: Trips, seal: HostSeal) -> None:
         seal.merge(await trips.ask(connection, seal.host, seal.request()))
         await store_copy(trips, connection, seal.host, seal.manifest)
     save_manifest(seal.stack, seal.manifest)
+    keep_changes(seal.stack, seal.host, seal.unsealed_changes())
 
 
 async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifest) -> None:
@@ -277,12 +428,12 @@ async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifes
 async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-    trips, inputs = Trips(contract), role_inputs(contract)
+    trips, inputs, identities = Trips(contract), role_inputs(contract), load_identities(stack)
     gate, problems = asyncio.Semaphore(AT_ONCE), []
 
     async def one(host: str, records: Mapping[str, Record]) -> None:
         async with gate:
-            seal = HostSeal(stack, host, records, inputs[host])
+            seal = HostSeal(stack, host, records, inputs[host], identities.get(host, ""))
             try:
                 await seal_host(trips, seal)
             except TripError as error:
@@ -292,10 +443,19 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
             for role in records:
                 problems.extend(f"{host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
             left = "still differs, no task of this run changes it back"
-            problems.extend(f"{host}: {left}: {line}" for line in seal.not_repaired)
+            problems.extend(f"{host}: {left}: {line}" for line in dict.fromkeys(seal.not_repaired))
 
-    await asyncio.gather(*(one(host, records) for host, records in hosts.items() if host in inputs))
+    # What tasks on other nodes may have made is sealed after it was sealed there.
+    known = {host: records for host, records in hosts.items() if host in inputs}
+    last = [host for host, records in known.items() if any(map(waits_for_others, records.values()))]
+    for part in ([host for host in known if host not in last], last):
+        await asyncio.gather(*(one(host, known[host]) for host in part))
     return problems
+
+
+def waits_for_others(record: Record) -> bool:
+    """Whether something of it is shared by all nodes, and was not changed here."""
+    return any(claim["how"].get("shared") and not claim["changed"] for claim in record["claims"])
 
 
 def mark_unsealed(seal: HostSeal, why: str) -> None:

@@ -1,5 +1,6 @@
 """The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from pydantic import ValidationError
 
 from infra import ROOT
 from infra.drift.findings import HostReport
-from infra.drift.manifest import forget_host, not_sealed
+from infra.drift.manifest import forget_host, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.handoff import ssh, verify
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.hashes import value_hash
+from infra.handoff.identities import INSTANCE, identities_file, load_identities
 from infra.handoff.runner import Progress, run_playbook
 from infra.handoff.verdicts import Verdict
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
@@ -78,7 +80,7 @@ class SshKey(Managed, module="causeway", name="SshKey"):
 
 
 class InventoryLifecycle(Lifecycle):
-    """The contract, the known hosts and the ssh_config as files under the stack's folder."""
+    """The contract, the known hosts, the machines' identities and the ssh_config: files of the stack."""
 
     def identity(self, inputs: Properties) -> str:
         """One per stack."""
@@ -112,6 +114,7 @@ class InventoryLifecycle(Lifecycle):
         for path in (_contract_file(contract["stack"]), ROOT / contract["known_hosts_file"]):
             path.unlink(missing_ok=True)
         ssh.ssh_config_file(contract["stack"]).unlink(missing_ok=True)
+        identities_file(contract["stack"]).unlink(missing_ok=True)
         source = _inventory_source(contract["stack"])
         if source.exists() and source.read_text() == INVENTORY_SOURCE:
             source.unlink()
@@ -120,7 +123,9 @@ class InventoryLifecycle(Lifecycle):
 
     def _files(self, properties: Properties) -> dict[Path, str]:
         contract = Contract.model_validate(properties["contract"])
+        known = properties.get("identities")  # a state of an older version has none
         return {
+            **({identities_file(contract.stack): json.dumps(known, sort_keys=True) + "\n"} if known else {}),
             _contract_file(contract.stack): contract.model_dump_json(indent=1) + "\n",
             ROOT / contract.known_hosts_file: ssh.known_hosts(contract, properties["host_keys"]),
             ssh.ssh_config_file(contract.stack): ssh.ssh_config(contract),
@@ -156,6 +161,7 @@ class ConfigurationLifecycle(Lifecycle):
         A failed host fails the wave, after the others finished. A host that does not answer does not hold
         up the waves behind: it is reported here, tried again at the next `up`, and fails the verification.
         """
+        _remember_instances(inputs["stack"], known)
         # Which hosts are not current was seen against the last inputs, and is asked again against these.
         found = (sentence.partition(": ") for sentence in known.get(DRIFT) or ())
         drifted = {name for name, _, what in found if what != NOT_CURRENT}
@@ -181,7 +187,7 @@ class ConfigurationLifecycle(Lifecycle):
         converged = [name for name in stale if result.hosts[name].state == "ok"]
         for line in not_sealed(inputs["stack"], converged):
             print(line, flush=True)
-        for report in _reports(inputs["stack"], [name for name in converged if name in drifted]):
+        for report in _reports(inputs["stack"], converged):
             for line in _differences(report):
                 print(f"drift: not repaired by the roles: {line}", flush=True)
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
@@ -282,6 +288,15 @@ def _reports(stack: str, hosts: list[str]) -> Iterator[HostReport]:
         if report.message:
             print(f"drift: {report.host} {report.state}: {report.message}", flush=True)
         yield report
+
+
+def _remember_instances(stack: str, known: Properties) -> None:
+    """Where a node of ours was made anew, write into a manifest of an older version which one it is of."""
+    identities = load_identities(stack)
+    for name, last in known.get("hosts", {}).items():
+        was, now = f"{INSTANCE}{last['instance']}", identities.get(name, "")
+        if now.startswith(INSTANCE) and now != was:
+            remember_identity(stack, name, was)
 
 
 def _digest(properties: Properties, name: str) -> str:

@@ -102,6 +102,21 @@ def claims(records: Records) -> dict[str, Any]:
     return {f"{claim['kind']} {Path(claim['key']).name}": claim for claim in records["claims"]}
 
 
+def test_a_task_that_changes_nothing_answers_for_what_it_compared(converge: Callable[..., Records]) -> None:
+    assert claims(converge())["file plain"]["changed"]
+    found = claims(converge())
+    assert {what: claim["changed"] for what, claim in found.items()} == {
+        **dict.fromkeys(("file plain", "file secret", "directory a", "directory b"), False),
+        "sysfs thing": True,
+    }
+    assert found["file plain"]["compared"] == {
+        "sha1": "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d",
+        "mode": "0640",
+    }
+    assert found["directory a"]["compared"] == {"type": "directory", "mode": "0755"}
+    assert found["file secret"]["compared"] == {}
+
+
 def test_a_role_is_recorded_task_by_task(converge: Callable[..., Records]) -> None:
     records = converge()
     found = claims(records)

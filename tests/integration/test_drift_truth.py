@@ -294,3 +294,24 @@ def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, afte
     assert "base : Write the hosts file" in text
     assert "base : A group" not in text
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_roll_out_does_not_bless_what_no_task_of_it_made(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    """Every role is another one than was sealed; the tasks find what they compare as it should be."""
+    assert after
+    evil = "usermod -d /tmp/evil truth && echo evil = 1 >> /etc/truth/line.conf"
+    drift(standing, A, evil)
+    overrides = standing.folder / "inventories" / standing.stack / "group_vars" / "all"
+    overrides.mkdir(parents=True)
+    (overrides / "more.yml").write_text("base_sshd_max_auth_tries: 5\n")
+    text = standing.up()
+    for line in (
+        "user truth: home is /tmp/evil, expected ",
+        "file /etc/truth/line.conf: its content differs",
+    ):
+        assert f"{A}: base: {line}" in text
+    reports = scan(standing, DRIFTED)
+    assert found(reports[A]) == {("base", "user", "truth"), ("base", "file", "/etc/truth/line.conf")}
+    assert {report["state"] for name, report in reports.items() if name != A} == {"clean"}

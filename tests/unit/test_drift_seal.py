@@ -28,6 +28,8 @@ def claim(kind: str, key: str, **changes: Any) -> dict[str, Any]:
         "task": f"make {key}",
         "tasks": [f"make {key}"],
         "reported": {},
+        "compared": {},
+        "stated_by": [],
         "how": {},
         "aspects": None,
     }
@@ -45,10 +47,14 @@ def record(*claims: dict[str, Any], whole: bool = True, **changes: Any) -> dict[
 
 
 def seal(
-    records: dict[str, dict[str, Any]], *values: dict[str, Any], inputs: str = "i1", machine: str = "m1"
+    records: dict[str, dict[str, Any]],
+    *values: dict[str, Any],
+    inputs: str = "i1",
+    machine: str = "m1",
+    identity: str = "instance 1",
 ) -> HostSeal:
     """One run of the roles in `records`, whose claims the probe answers with `values`, in order."""
-    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs))
+    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs), identity)
     made.merge({"machine": machine, "values": list(values)})
     save_manifest("s", made.manifest)
     return made
@@ -152,11 +158,11 @@ def test_a_difference_that_no_task_made_is_not_sealed_away() -> None:
     seal({"base": record(claim("package", "x"))}, package)
     made = seal({"base": record(claim("package", "x"))}, {**package, "version": "1"})
     assert wants()["package", "x"]["version"] == "2"
-    assert made.not_repaired == ["package x"]
+    assert made.not_repaired == ["package x: version is 1, expected 2"]
     seal({"base": record(claim("package", "x", changed=True))}, {**package, "version": "3"})
     assert wants()["package", "x"]["version"] == "3", "this time a task did it"
     seal({"base": record(claim("package", "x"))}, {**package, "version": "4"}, inputs="i2")
-    assert wants()["package", "x"]["version"] == "4", "the role or its variables are new ones"
+    assert wants()["package", "x"]["version"] == "3", "that the role is another one by now does not matter"
 
 
 def test_a_strangers_file_beside_ours_is_never_blessed() -> None:
@@ -184,11 +190,17 @@ def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
         }
         return {"output": [output], "_inputs": {names[name]: digest for name, digest in files.items()}}
 
-    seal({"base": record(ours, program)}, FOUND, found("a", main="1", ours="1"))
-    made = seal({"base": record(ours, program)}, FOUND, found("b", main="1", ours="1", evil="1"), inputs="i2")
+    seal({"base": record(ours, program)}, FOUND, found("a", main="1", ours="d1"))
+    made = seal(
+        {"base": record(ours, program)}, FOUND, found("b", main="1", ours="d1", evil="1"), inputs="i2"
+    )
     assert wants()["effective", "sshd -T"] == {"output": ["a"]}
     assert "/etc/ssh/evil" in made.not_repaired[0]
-    seal({"base": record(ours, program)}, FOUND, found("c", main="1", ours="2"), inputs="i3")
+    made = seal({"base": record(ours, program)}, {**FOUND, "digest": "d2"}, found("c", main="1", ours="d2"))
+    assert wants()["effective", "sshd -T"] == {"output": ["a"]}, "somebody wrote into ours"
+    assert len(made.not_repaired) == 2
+    written = claim("file", "/etc/ssh/sshd_config.d/00.conf", changed=True)
+    seal({"base": record(written, program)}, {**FOUND, "digest": "d2"}, found("c", main="1", ours="d2"))
     assert wants()["effective", "sshd -T"] == {"output": ["c"]}
 
 
@@ -250,7 +262,7 @@ def test_a_link_in_a_files_place_is_not_blessed_by_an_edit_through_it() -> None:
     seal({"base": record(edited)}, FOUND)
     made = seal({"base": record(edited)}, {"type": "link", "target": "/srv/x", "mode": "0777"}, inputs="i2")
     assert wants()["file", "/etc/x"] == FOUND
-    assert made.not_repaired == ["file /etc/x"]
+    assert made.not_repaired == ["file /etc/x: is a link, expected a file"]
 
 
 def test_a_hold_is_not_blessed_by_the_installation_of_another_package() -> None:
@@ -267,7 +279,9 @@ def test_a_hold_is_not_blessed_by_the_installation_of_another_package() -> None:
 
 def test_another_machine_under_the_same_name_starts_afresh() -> None:
     seal({"base": record(claim("file", "/a")), "more": record(claim("file", "/b"))}, FOUND, FOUND)
-    seal({"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2")
+    seal(
+        {"base": record(claim("file", "/a"))}, {**FOUND, "digest": "d9"}, machine="m2", identity="instance 2"
+    )
     manifest = load_manifest("s", "node")
     assert manifest is not None
     assert set(manifest.roles) == {"base"}
@@ -318,7 +332,7 @@ def test_a_run_in_part_does_not_make_up_what_an_older_manifest_does_not_know() -
 def test_what_is_not_repaired_keeps_its_value_and_learns_its_tasks() -> None:
     seal({"base": record(claim("file", "/etc/x", tasks=[]))}, FOUND)
     made = seal({"base": record(claim("file", "/etc/x"))}, {**FOUND, "digest": "other"})
-    assert made.not_repaired == ["file /etc/x"]
+    assert made.not_repaired == ["file /etc/x: its content differs"]
     assert (tasks_of("/etc/x"), wants()["file", "/etc/x"]) == (["make /etc/x"], FOUND)
 
 

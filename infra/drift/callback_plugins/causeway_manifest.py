@@ -79,7 +79,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
                 changed=bool(outcome.get("changed")),
                 handler=type(task).__name__ == "Handler",
             )
-            self.recorder.take(host, name, done, is_read=_is_read(result), declared=declared)
+            governed = self.recorder.take(host, name, done, is_read=_is_read(result), declared=declared)
+            if done.changed:
+                self._note(host, governed)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A skipped task governs nothing, but its role was there."""
@@ -97,6 +99,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
             Path(file).write_text(json.dumps(hosts, default=str))
         if stack is not None:
             self._seal(stack, hosts)
+
+    def _note(self, host: str, governed: list[tuple[str, str, str]]) -> None:
+        """What was changed, in case that this run does not come to its end."""
+        stack = self._stack()
+        if stack is not None and governed:
+            from infra.drift.journal import note_changes  # a run without a change need not wait for it
+
+            note_changes(stack, host, [(str(role), str(kind), str(key)) for role, kind, key in governed])
 
     def _seal(self, stack: str, hosts: Mapping[str, Any]) -> None:
         """Seal and say how that went; whatever happens there, the converge was what it was."""

@@ -18,7 +18,7 @@ UNREACHED = ""
 
 
 class ExistingPoolLifecycle(Lifecycle):
-    """The machines of one pool. Their machine-id is the instance: a reinstalled machine is a new one."""
+    """The machines of one pool. Their machine-id is the instance: a reinstalled one is configured anew."""
 
     outputs = ("instances",)
     replace_on = ("stack", "region", "pool")
@@ -46,7 +46,7 @@ class ExistingPoolLifecycle(Lifecycle):
         for name, (machine_id, _why) in self._ask_all(properties).items():
             known = properties["instances"][name]["id"]
             if machine_id not in (UNREACHED, known):
-                drift.append(f"{name}: {'answers now' if known == UNREACHED else 'was reinstalled'}")
+                drift.append(f"{name}: {'answers now' if known == UNREACHED else 'has another machine-id'}")
         return drift
 
     def remove(self, properties: Properties) -> None:

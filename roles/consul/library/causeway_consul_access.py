@@ -199,7 +199,9 @@ def main() -> None:
         access.query()
     except ConsulError as error:
         module.fail_json(msg=f"Consul did not take it: {error}")
-    shown = {"kind": "check", "key": "consul-access", "how": {"argv": [module.params["shown_by"]]}}
+    # Shared: Consul copies what was granted in one datacenter to the others, where no task changes it.
+    how = {"argv": [module.params["shown_by"]], "shared": True}
+    shown = {"kind": "check", "key": "consul-access", "how": how}
     module.exit_json(changed=bool(access.changes), changes=access.changes, governs=[shown])
 
 

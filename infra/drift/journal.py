@@ -1,0 +1,44 @@
+"""What tasks changed and nothing has sealed yet, noted while a playbook runs.
+
+A run may be killed, or its seal may not reach the node. The next run changes nothing of that any more, and
+would take our own work for somebody else's.
+"""
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from infra.drift.manifest import drift_dir
+
+Change = tuple[str, str, str]
+"""Role, kind and key."""
+
+
+def journal_path(stack: str, host: str) -> Path:
+    """A host's journal; there is none where everything was sealed."""
+    return drift_dir(stack) / f"{host}.changed"
+
+
+def note_changes(stack: str, host: str, changes: Collection[Change]) -> None:
+    """Append what a task has just changed."""
+    path = journal_path(stack, host)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with path.open("a") as file:
+        file.write("".join(json.dumps(change) + "\n" for change in changes))
+
+
+def noted_changes(stack: str, host: str) -> set[Change]:
+    """What was changed since it was last sealed. A line that a kill cut off is passed over."""
+    try:
+        lines = journal_path(stack, host).read_text().split("\n")[:-1]
+    except FileNotFoundError:
+        return set()
+    return {(role, kind, key) for role, kind, key in map(json.loads, lines)}
+
+
+def keep_changes(stack: str, host: str, left: Collection[Change]) -> None:
+    """Keep what is still not sealed."""
+    path = journal_path(stack, host)
+    path.unlink(missing_ok=True)
+    if left:
+        note_changes(stack, host, left)
