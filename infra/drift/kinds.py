@@ -105,10 +105,12 @@ def packages(task: Task) -> Iterator[Claim]:
         raise Uncovered
     installed = task.args.get("state", "present") not in ("absent", "removed")
     for name in names:
-        name = re.split(r"[=<>/]", str(name))[0]
+        text = str(name)
+        name = re.split(r"[=<>/]", text)[0]
         if "*" in name:
             raise Uncovered
-        yield Claim("package", name, {"installed": installed})
+        pinned = {"pinned": True} if installed and text.removeprefix(name).startswith("=") else {}
+        yield Claim("package", name, {"installed": installed}, pinned)
 
 
 def selections(task: Task) -> Iterator[Claim]:

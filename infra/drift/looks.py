@@ -32,6 +32,11 @@ UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "StateChangeTimestamp",
 )  # fmt: skip
+INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
+"""What dpkg says of a package that is there and configured; the last two while another one is at work."""
+DIGITS = "0123456789"
+VERSION_END: list[Any] = [([0], 0, "")]
+"""What stands, as often as needed, behind the end of a version."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
 
 try:
@@ -50,6 +55,8 @@ class Look:
         self.salt = salt.encode()
         self.mode = mode
         self.units = [key for kind, key, _how, _want in entries if kind == "unit"]
+        self.want: Found = {}
+        """What was sealed of the entry that is looked at; nothing while it is sealed."""
         self.cache: dict[str, tuple[Any, Exception | None]] = {}
 
     def once(self, name: str, read: Callable[[], Any]) -> Any:
@@ -206,7 +213,10 @@ class Look:
     # Packages and units
 
     def package(self, key: str, how: How) -> Found:
-        """Installed version and hold, from dpkg's own file: quicker than starting dpkg-query."""
+        """Installed version and hold, from dpkg's own file: quicker than starting dpkg-query.
+
+        An update is no difference: a newer version is as sealed, unless the sealed one and no other is meant.
+        """
         data = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
         name = key.partition(":")[0]
         at = data.find(b"\n\nPackage: " + name.encode() + b"\n")
@@ -217,9 +227,13 @@ class Look:
                 if colon and field in ("Status", "Version"):
                     fields[field] = value
         status = fields.get("Status", "").split()
-        if status[-1:] != ["installed"]:
-            return {"installed": False, "version": None, "hold": status[:1] == ["hold"]}
-        return {"installed": True, "version": fields.get("Version"), "hold": status[:1] == ["hold"]}
+        held = status[:1] == ["hold"]
+        if not status or status[-1] not in INSTALLED:
+            return {"installed": False, "version": None, "hold": held}
+        version, sealed = fields.get("Version", ""), self.want.get("version") or ""
+        if version != sealed and not exact_version(how, self.want) and at_least(version, sealed):
+            version = sealed
+        return {"installed": True, "version": version, "hold": held}
 
     def unit(self, key: str, how: How) -> Found:
         """A unit's state, enablement and files; all units are asked for at once."""
@@ -395,6 +409,47 @@ def shown_key(line: str) -> str:
             digest = binascii.b2a_base64(sha256(raw).digest(), newline=False).decode()
             words[number] = "SHA256:" + digest.rstrip("=")
     return " ".join(words)
+
+
+def exact_version(how: How, want: Found) -> bool:
+    """Whether a package has to have the version that was sealed: a task names it, or it is held."""
+    return bool(how.get("pinned") or want.get("hold"))
+
+
+def at_least(version: str, sealed: str) -> bool:
+    """Whether a package's version is the sealed one or newer, as dpkg compares them (deb-version(7))."""
+    if not version or not sealed:
+        return False
+    for ours, theirs in zip(version_parts(version), version_parts(sealed)):
+        missing = len(theirs) - len(ours)
+        ours, theirs = ours + VERSION_END * missing, theirs + VERSION_END * -missing
+        if ours != theirs:
+            return ours > theirs
+    return True
+
+
+def version_parts(version: str) -> list[list[Any]]:
+    """Epoch, upstream version and revision, each in pieces of letters and a number."""
+    epoch, colon, rest = version.partition(":")
+    upstream, dash, revision = (rest if colon else version).rpartition("-")
+    parts = (epoch if colon else "", upstream if dash else revision, revision if dash else "")
+    return [pieces(part) for part in parts]
+
+
+def pieces(text: str) -> list[Any]:
+    """Letters and the number behind them, again and again, so that lists compare as dpkg does.
+
+    `~` is less than the end, the end less than a letter, a letter less than anything else.
+    """
+    found: list[Any] = []
+    while text:
+        at = next((at for at, letter in enumerate(text) if letter in DIGITS), len(text))
+        order = [-1 if c == "~" else ord(c) if c.isalpha() else ord(c) + 256 for c in text[:at]]
+        rest = text[at:].lstrip(DIGITS)
+        number = text[at : len(text) - len(rest)].lstrip("0")
+        found.append(([*order, 0], len(number), number))
+        text = rest
+    return found
 
 
 KINDS = {

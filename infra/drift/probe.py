@@ -23,7 +23,7 @@ NODE_LIMIT_S = 60
 
 def look(probe: Look, entry: list[Any]) -> dict[str, Any]:
     """What is found for one entry; an error is a finding."""
-    kind, key, how, _want = entry
+    kind, key, how, probe.want = entry
     try:
         return KINDS[kind](probe, key, how)
     except OSError as error:

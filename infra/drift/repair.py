@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
 from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
+from infra.drift.looks import exact_version
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
 
@@ -37,7 +38,9 @@ class Obstacles:
     """Paths that are a directory instead of a file, and the like."""
     unmask: list[str] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
-    """Package → sealed version."""
+    """Package → sealed version, where it is to have this one and no other."""
+    updates: dict[str, str] = field(default_factory=dict)
+    """Package → sealed version, where a newer one is as good."""
     holds: dict[str, bool] = field(default_factory=dict)
     remount: dict[str, str] = field(default_factory=dict)
     """Mount point → sealed options."""
@@ -142,9 +145,11 @@ def _unit(found: Obstacles, difference: Difference, _manifest: Manifest) -> None
         found.restart.append(difference.key)
 
 
-def _package(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
+def _package(found: Obstacles, difference: Difference, manifest: Manifest) -> None:
     if version := difference.expected.get("version"):
-        found.packages[difference.key] = str(version)
+        sealed = (e for part in manifest.roles.values() for e in part.entries if e.kind == "package")
+        exact = any(exact_version(e.how, e.want) for e in sealed if e.key == difference.key)
+        (found.packages if exact else found.updates)[difference.key] = str(version)
     if "hold" in difference.expected:
         found.holds[difference.key] = bool(difference.expected["hold"])
 

@@ -11,6 +11,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.inputs import role_inputs
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
+from infra.drift.looks import at_least
 from infra.drift.manifest import (
     NODE_COPY,
     Entry,
@@ -90,6 +91,15 @@ def replaced(before: Entry, entry: Entry) -> bool:
     return entry.kind == "file" and before.want.get("type") == "file" != entry.want.get("type")
 
 
+def updated(before: Entry, entry: Entry) -> bool:
+    """Whether a package is newer by an update: that needs no task to account for it, where nothing holds it.
+
+    Of a version that a task names, the task has seen to it that it is this one.
+    """
+    versions = [str(sealed.want.get("version") or "") for sealed in (entry, before)]
+    return not before.want.get("hold") and at_least(*versions)
+
+
 class HostSeal:
     """Merges what a run recorded on one host into the host's manifest."""
 
@@ -143,6 +153,8 @@ class HostSeal:
             entry = self._own_unit_files(before, entry)
         if entry.kind in ("listing", "effective"):
             return self._only_governed(before, entry)
+        if entry.kind == "package" and updated(before, entry):
+            return self._own_hold(before, claim, entry)
         accounted = claim["changed"] or self.manifest.roles[role].inputs != self.inputs.get(role)
         if accounted and not replaced(before, entry):
             return self._own_hold(before, claim, entry) if entry.kind == "package" else entry
@@ -243,7 +255,8 @@ class HostSeal:
             for entry in part.entries:
                 if (same := fresh.get((entry.kind, entry.key))) and set(same.want) >= set(entry.want):
                     entry.want = {aspect: same.want[aspect] for aspect in entry.want}
-                    entry.how, entry.text = same.how, same.text
+                    pinned = {"pinned": True} if entry.how.get("pinned") else {}  # by a task of its own
+                    entry.how, entry.text = same.how | pinned, same.text
 
 
 def _with_tasks_of(old: RoleManifest, entry: Entry) -> Entry:

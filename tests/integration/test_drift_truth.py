@@ -17,6 +17,12 @@ OLDER = (
     " && sed -i 's/^Version: .*/Version: 0.1/' older/DEBIAN/control && dpkg-deb -b older older.deb"
     " && dpkg -i --force-downgrade --force-confold older.deb"
 )
+NEWER = (
+    "cd /tmp && rm -rf newer && apt-get download -q iproute2 && dpkg-deb -R iproute2*.deb newer"
+    " && sed -i 's/^Version: .*/Version: 9:99/' newer/DEBIAN/control && dpkg-deb -b newer newer.deb"
+    " && dpkg -i --force-confold newer.deb"
+)
+"""An update, as unattended upgrades make one."""
 NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
 KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
 USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
@@ -276,6 +282,21 @@ def test_log_rotation_is_no_drift(standing: Checkout, after: dict[str, Report]) 
         standing.on_node(
             node, "sh", "-c", "journalctl --rotate; logrotate -f /etc/logrotate.conf 2>/dev/null; true"
         )
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_an_update_is_no_drift_and_no_repair_takes_it_back(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    assert after
+    version = ("dpkg-query", "--show", "--showformat=${Version}", "iproute2")
+    drift(standing, A, NEWER)
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    drift(standing, A, "echo '# changed' >> /etc/hosts && apt-get -qy purge unattended-upgrades")
+    assert ("base", "package", "iproute2") not in found(scan(standing, DRIFTED)[A])
+    text = repair(standing, "-e", "repair_verify=false")
+    assert "still differs" not in text, "the seal takes the new version"
+    assert standing.on_node(A, *version) == "9:99"
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from infra.drift import probe
-from infra.drift.looks import KINDS, LARGE_BYTES, Look, shown_key
+from infra.drift.looks import KINDS, LARGE_BYTES, Look, at_least, shown_key
 from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
 
@@ -294,3 +296,76 @@ def test_systemds_answers_are_read_as_d_bus_lays_them_out(body: bytes, value: ob
 def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
     path = b"/org/freedesktop/systemd1/unit/_31_2dx_40y_2eservice\0"
     assert path in question(1, "1-x@y.service", "Unit", "LoadState")
+
+
+VERSIONS = (
+    *("1:9.2p1-2+deb12u3", "1:9.2p1-2+deb12u10", "1:9.2p1-2", "9.2p1-2", "2:1.0", "0:1.0", "1.0", "1.0-0"),
+    *("1.0-1", "1.0~rc1-1", "1.0~~", "1.0~", "1.0+dfsg-1~bpo12+1", "1.0.1", "1.0a", "1.0-1-1", "1.0a0", "10"),
+    *("2024b-0+deb12u1", "2025b-0+deb12u2", "01.0", "1.00", "1.0-1ubuntu0.1", "1.0-1build1", "0~", "0"),
+)
+
+
+def as_dpkg_says(one: str, other: str) -> bool:
+    return subprocess.run(["dpkg", "--compare-versions", one, "ge", other], check=False).returncode == 0
+
+
+def test_versions_that_are_known_to_be_hard_compare_as_dpkg_says() -> None:
+    pairs = [(one, other) for one in VERSIONS for other in VERSIONS]
+    wrong = [pair for pair in pairs if at_least(*pair) != as_dpkg_says(*pair)]
+    assert wrong == []
+
+
+def versions() -> st.SearchStrategy[str]:
+    upstream = st.from_regex(r"[0-9][0-9a-zA-Z.+~]{0,8}(-[0-9a-zA-Z.+~]{1,4})?", fullmatch=True)
+    few = st.from_regex(r"[01][01aZ.+~]{0,5}(-[01a.+~]{1,3})?", fullmatch=True)  # which often begin alike
+    epoch = st.sampled_from(["", "", "0:", "1:", "10:"])
+    return st.builds("{}{}".format, epoch, upstream | few)
+
+
+@settings(max_examples=300, deadline=None)
+@given(versions(), versions())
+def test_any_two_versions_compare_as_dpkg_says(one: str, other: str) -> None:
+    assert at_least(one, other) == as_dpkg_says(one, other)
+    assert at_least(one, one)
+
+
+@given(st.text(), st.text())
+def test_no_text_stops_the_comparison(one: str, other: str) -> None:
+    assert at_least(one, other) in (True, False)
+
+
+@pytest.fixture
+def dpkg(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has dpkg say this of package x; what the probe finds different, given what was sealed of it."""
+
+    def differs(status: str, version: str, sealed: dict[str, Any], **how: Any) -> Any:
+        text = f"Package: x\nStatus: {status}\nVersion: {version}\n\n"
+        monkeypatch.setattr("infra.drift.looks.bytes_of", lambda _path: text.encode())
+        found = probe.difference(Look(SALT, "scan", []), ["package", "x", how, sealed])
+        return found and found["found"]
+
+    return differs
+
+
+SEALED = {"installed": True, "version": "1:9.2-3", "hold": False}
+OK = "install ok installed"
+
+
+def test_an_update_is_no_difference_and_a_downgrade_is(dpkg: Any) -> None:
+    for version in ("1:9.2-3", "1:9.2-10", "2:0"):
+        assert dpkg(OK, version, SEALED) is None
+    for version in ("1:9.2-2", "9.3-1", "1:9.2-3~bpo1"):
+        assert dpkg(OK, version, SEALED) == {"version": version}
+    assert dpkg("deinstall ok config-files", "1:9.2-4", SEALED) == {"installed": False, "version": None}
+    assert dpkg("install ok half-configured", "1:9.2-4", SEALED)["installed"] is False
+    assert dpkg("install ok triggers-pending", "1:9.2-4", SEALED) is None, "an update is at work"
+
+
+def test_a_version_that_is_held_or_named_is_that_one_and_no_newer_one(dpkg: Any) -> None:
+    held = SEALED | {"hold": True}
+    assert dpkg("hold ok installed", "1:9.2-10", held) == {"version": "1:9.2-10"}
+    assert dpkg(OK, "1:9.2-10", held) == {"version": "1:9.2-10", "hold": False}
+    assert dpkg(OK, "1:9.2-10", SEALED, pinned=True) == {"version": "1:9.2-10"}
+    assert dpkg("hold ok installed", "1:9.2-10", SEALED) == {"hold": True}, "somebody holds the newer one"
+    gone = {"installed": False, "version": None, "hold": False}
+    assert dpkg(OK, "1", gone) == {"installed": True, "version": "1"}

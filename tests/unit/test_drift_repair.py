@@ -16,7 +16,8 @@ def plan_for(kind: str, key: str, expected: dict[str, Any], found: dict[str, Any
         want={},
         how={"inputs": ["/etc/ssh/sshd_config.d"], "sealed": {own.key: "1"}},
     )
-    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, sshd])})
+    held = Entry(kind="package", key="p", task="t", want={"version": "2", "hold": True})
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, sshd, held])})
     report = HostReport("n", "r", "drift")
     report.roles["base"] = RoleReport("drift", [Difference("base", "t", kind, key, expected, found)])
     report.roles["tcp_tuning"] = RoleReport("clean")
@@ -152,3 +153,17 @@ def test_a_repair_says_first_how_it_stands_and_what_differs_on_which_node() -> N
     ]
     nothing = list(in_words(5, {"hosts": {}, "unreachable": {}}))
     assert nothing == ["5 nodes scanned, 0 differ, 0 cannot be scanned: nothing to repair"]
+
+
+def test_an_older_package_is_updated_and_only_a_named_version_is_brought_back_as_it_was() -> None:
+    report = HostReport("n", "r", "drift")
+    sealed = {"version": "2", "hold": False}
+    entries = [
+        Entry(kind="package", key="free", task="t", want=sealed),
+        Entry(kind="package", key="named", task="t", want=sealed, how={"pinned": True}),
+        Entry(kind="package", key="held", task="t", want=sealed | {"hold": True}),
+    ]
+    differs = [Difference("base", "t", "package", e.key, {"version": "2"}, {"version": "1"}) for e in entries]
+    report.roles["base"] = RoleReport("drift", differs)
+    found = host_plan(report, Manifest(host="n", roles={"base": RoleManifest(entries=entries)})).obstacles
+    assert (found.packages, found.updates) == ({"named": "2", "held": "2"}, {"free": "2"})

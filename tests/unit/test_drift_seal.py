@@ -331,3 +331,35 @@ def test_a_role_that_was_given_up_is_kept_by_the_controller_and_not_by_the_node(
     made.manifest.roles["consul"].sealed_at = None
     save_manifest("s", made.manifest)
     assert list(not_sealed("s", ["node"])) == []
+
+
+PACKAGE = {"installed": True, "version": "1:9.2-3", "hold": False}
+
+
+def test_an_update_that_no_task_made_is_sealed_and_a_downgrade_is_not() -> None:
+    installed = record(claim("package", "x", reported={"installed": True}))
+    seal({"base": installed}, PACKAGE)
+    made = seal({"base": installed}, PACKAGE | {"version": "1:9.2-10"})
+    assert (made.not_repaired, wants()["package", "x"]["version"]) == ([], "1:9.2-10")
+    made = seal({"base": installed}, PACKAGE | {"version": "1:9.2-3"})
+    assert (made.not_repaired, wants()["package", "x"]["version"]) == (["package x"], "1:9.2-10")
+
+
+def test_an_update_blesses_no_hold_and_does_not_pass_one() -> None:
+    installed = record(claim("package", "x", reported={"installed": True}))
+    seal({"base": installed}, PACKAGE)
+    made = seal({"base": installed}, PACKAGE | {"version": "2:1", "hold": True})
+    assert (made.not_repaired, wants()["package", "x"]) == (["x is held"], PACKAGE | {"version": "2:1"})
+    held = record(claim("package", "y", reported={"hold": True}))
+    seal({"base": held}, PACKAGE | {"hold": True})
+    made = seal({"base": held}, PACKAGE | {"hold": True, "version": "2:1"})
+    assert made.not_repaired == ["package y"]
+    assert wants()["package", "y"]["version"] == "1:9.2-3"
+
+
+def test_what_one_role_pins_stays_pinned_when_another_role_seals_it() -> None:
+    seal({"more": record(claim("package", "x", how={"pinned": True}))}, PACKAGE)
+    seal({"base": record(claim("package", "x"))}, PACKAGE)
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    assert manifest.roles["more"].entries[0].how == {"pinned": True}
