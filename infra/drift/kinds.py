@@ -243,7 +243,7 @@ ASPECTS: Mapping[str, tuple[str, ...]] = {
     "link": ("type", "target"),
     "absent": ("type",),
     "listing": ("names",),
-    "effective": ("output",),
+    "effective": ("output", "lines"),
     "package": ("installed", "version", "hold"),
     "unit": ("active", "enabled", "load", "reload_needed", "fragment", "dropins"),
     "sysctl": ("live", "kept"),
@@ -273,16 +273,21 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
         "key": "sshd -T",
         "inputs": ["/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d"],
         "argv": ["sshd", "-T"],
+        "lines": True,
+        "include": ["include", "trustedusercakeys"],
+        "package": "openssh-server",
     },
     "/etc/apt/apt.conf": {
         "key": "apt-config dump",
         "inputs": ["/etc/apt/apt.conf", "/etc/apt/apt.conf.d"],
         "argv": ["apt-config", "dump"],
+        "package": "apt",
     },
     "/etc/chrony/": {
         "key": "chronyd -p",
         "inputs": ["/etc/chrony/chrony.conf", "/etc/chrony/conf.d", "/etc/chrony/sources.d"],
         "argv": ["chronyd", "-p", "-f", "/etc/chrony/chrony.conf"],
+        "package": "chrony",
     },
     "/etc/systemd/system.conf": {
         "key": "systemd's defaults",
@@ -293,9 +298,14 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
         ],
         "argv": ["systemctl", "show"],
         "keep": ["Default"],
+        "lines": True,
+        "package": "systemd",
     },
 }
-"""Path prefix → the program that says what all files together mean."""
+"""Path prefix → the program that says what all files together mean, and the package that brings it.
+
+`lines`: it does not say all of it; `include`: keywords behind which other files are named.
+"""
 
 
 def derived(claim: Claim) -> Iterator[Claim]:

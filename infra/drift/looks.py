@@ -37,6 +37,9 @@ INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 DIGITS = "0123456789"
 VERSION_END: list[Any] = [([0], 0, "")]
 """What stands, as often as needed, behind the end of a version."""
+UCF = "/var/lib/ucf/hashfile"
+LEFT_OVER = (".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".ucf-dist", ".ucf-new", ".ucf-old")
+"""Ends of the names of files that updates leave beside a changed one."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
 
 try:
@@ -180,23 +183,74 @@ class Look:
         return str(names.get(str(number), number))
 
     def listing(self, key: str, how: How) -> Found:
-        """The names in a directory whose meaning is the sum of its files."""
+        """The names in a directory whose meaning is the sum of its files; not those that nothing reads."""
+        unread = left_over(key)
         try:
-            names = sorted(os.listdir(key))
+            names = {name for name in os.listdir(key) if not name.endswith(unread)}
         except FileNotFoundError:
             return {"names": None, "_since": self.parent_change(key)}
-        return {"names": names, "_since": os.stat(key).st_ctime}
+        names.update(name for name in self.want.get("names") or () if name.endswith(unread))
+        return {"names": sorted(names), "_since": os.stat(key).st_ctime}
 
     def effective(self, key: str, how: How) -> Found:
-        """What a program makes of its files; asked again only when one of the files changed."""
-        inputs = {}
-        for start in how["inputs"]:
-            for path in self.below(start):
-                inputs[path] = self.digest(bytes_of(path))
-        if self.mode == "scan" and inputs == how.get("sealed"):
+        """What a program makes of its files; asked again only when one of the files changed.
+
+        With `lines`, also what the files say: there is more in them than a program tells of itself, as sshd's
+        `Match` blocks, and what it reads when it starts the next time.
+        """
+        files = self.settings(how)
+        inputs = {path: self.digest(data) for path, data in files.items()}
+        if how.get("package"):
+            inputs[how["package"]] = self.package(how["package"], {})["version"] or ""
+        if self.mode != "seal" and self.as_sealed(inputs, files, how):
             return {}
-        since = max([os.stat(path).st_ctime for path in inputs] or [0])
-        return {"output": self.shown(run(how["argv"]), how), "_inputs": inputs, "_since": since}
+        since = max([os.stat(path).st_ctime for path in files] or [0])
+        found = {"output": self.shown(run(how["argv"]), how), "_inputs": inputs, "_since": since}
+        if how.get("lines"):
+            lines = [f"{path}: {shown_key(line)}" for path in files for line in lines_of(files[path])]
+            found["lines"] = self.shown("\n".join(lines), {})
+        if how.get("package"):
+            found["_packaged"] = [path for path in files if self.is_packaged(path, files[path])]
+        return found
+
+    def as_sealed(self, inputs: dict[str, str], files: dict[str, bytes], how: How) -> bool:
+        """Whether a program's files are those that were sealed, or what updates of packages made of them."""
+        if "sealed" not in how:
+            return False
+        sealed, package = how["sealed"], how.get("package")
+        changed = [name for name in {**inputs, **sealed} if inputs.get(name) != sealed.get(name)]
+        for name in changed:
+            if name == package and at_least(inputs[name], sealed.get(name, "")):
+                continue  # what a newer program makes of the same files is the update's
+            if name not in files or name not in how.get("packaged", ()):
+                return False
+            if not self.is_packaged(name, files[name]):
+                return False
+        return bool(changed) or self.mode == "scan"
+
+    def is_packaged(self, path: str, data: bytes) -> bool:
+        """Whether a file of settings is as its package brought it, by what dpkg and ucf keep of it."""
+        from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
+
+        known = md5(data).hexdigest()
+        return f"\n {path} {known}\n".encode() in self.dpkg() or f"{known}  {path}\n" in text_of(UCF, "")
+
+    def settings(self, how: How) -> dict[str, bytes]:
+        """The files at a program's inputs, and those that they name with one of the `include` keywords."""
+
+        def read() -> dict[str, bytes]:
+            files: dict[str, bytes] = {}
+            todo = [path for start in how["inputs"] for path in self.below(start)]
+            while todo:
+                path = todo.pop(0)
+                if path not in files:
+                    files[path] = bytes_of(path)
+                    words = [word for name in how.get("include", ()) for word in named_in(files[path], name)]
+                    todo += [found for word in words for found in matching(os.path.join("/etc/ssh", word))]
+            return files
+
+        files: dict[str, bytes] = self.once("settings " + " ".join(how["inputs"]), read)
+        return files
 
     def below(self, start: str) -> list[str]:
         """The files at or below a path."""
@@ -217,7 +271,7 @@ class Look:
 
         An update is no difference: a newer version is as sealed, unless the sealed one and no other is meant.
         """
-        data = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
+        data = self.dpkg()
         name = key.partition(":")[0]
         at = data.find(b"\n\nPackage: " + name.encode() + b"\n")
         fields = {}
@@ -234,6 +288,11 @@ class Look:
         if version != sealed and not exact_version(how, self.want) and at_least(version, sealed):
             version = sealed
         return {"installed": True, "version": version, "hold": held}
+
+    def dpkg(self) -> bytes:
+        """All that dpkg knows of packages, two empty lines before each."""
+        data: bytes = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
+        return data
 
     def unit(self, key: str, how: How) -> Found:
         """A unit's state, enablement and files; all units are asked for at once."""
@@ -393,6 +452,42 @@ class Look:
 def setting_path(key: str) -> str:
     """A sysctl's path below /proc/sys: what separates first separates throughout (sysctl.d(5))."""
     return key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
+
+
+def lines_of(data: bytes) -> list[str]:
+    """What a file of settings says: its lines without comments, empty ones, and space that means nothing."""
+    lines = [" ".join(line.split()) for line in data.decode("utf-8", "replace").splitlines()]
+    return [line for line in lines if line and line[0] not in "#;"]
+
+
+def named_in(data: bytes, keyword: str) -> list[str]:
+    """The words behind a keyword of sshd_config(5), wherever it stands."""
+    words = []
+    for line in lines_of(data):
+        line = line.replace('"', "")
+        if line[: len(keyword)].lower() == keyword and line[len(keyword) : len(keyword) + 1] in (" ", "="):
+            words += line[len(keyword) :].lstrip(" =").split()
+    return words
+
+
+def matching(pattern: str) -> list[str]:
+    """The files that a pattern of the shell names."""
+    folder, _, name = pattern.rpartition("/")
+    first, star, last = name.partition("*")
+    paths = [pattern]
+    if any(sign in folder + first + last for sign in "*?["):
+        from glob import glob  # slow to load, and for the patterns that are in use not needed
+
+        paths = glob(pattern)
+    elif star:
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        paths = [f"{folder}/{x}" for x in names if x.startswith(first) and x.endswith(last) and x[0] != "."]
+    return sorted(path for path in paths if os.path.isfile(path))
+
+
+def left_over(folder: str) -> tuple[str, ...]:
+    """Ends of names that what reads a directory passes over; not every cron does."""
+    return () if folder == "/etc/cron.d" else LEFT_OVER
 
 
 def shown_key(line: str) -> str:

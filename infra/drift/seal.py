@@ -11,7 +11,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.inputs import role_inputs
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
-from infra.drift.looks import at_least
+from infra.drift.looks import at_least, left_over
 from infra.drift.manifest import (
     NODE_COPY,
     Entry,
@@ -74,6 +74,8 @@ def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
     how = {key: value for key, value in claim["how"].items() if key != "sha1"}
     if "_inputs" in found:
         how["sealed"] = found["_inputs"]
+    if "_packaged" in found:
+        how["packaged"] = found["_packaged"]
     text = found.get("_text")
     return Entry(
         kind=claim["kind"],
@@ -98,6 +100,21 @@ def updated(before: Entry, entry: Entry) -> bool:
     """
     versions = [str(sealed.want.get("version") or "") for sealed in (entry, before)]
     return not before.want.get("hold") and at_least(*versions)
+
+
+def changed_inputs(before: Entry, entry: Entry) -> set[str]:
+    """The files of a program that are not as sealed, and that no update of a package brought."""
+    files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
+    if "include" not in before.how:  # sealed before included files were looked at
+        files = {path: digest for path, digest in files.items() if path in known or is_below(path, entry)}
+    updated = set(before.how.get("packaged", ())) & set(entry.how.get("packaged", ()))
+    changed = {path for path in {*files, *known} if files.get(path) != known.get(path)}
+    return {path for path in changed - updated if path.startswith("/")}
+
+
+def is_below(path: str, entry: Entry) -> bool:
+    """Whether a file is at or below one of a program's own places."""
+    return any(f"{path}/".startswith(f"{start}/") for start in entry.how["inputs"])
 
 
 class HostSeal:
@@ -204,14 +221,13 @@ class HostSeal:
         governed = self._governed()
         if entry.kind == "listing":
             old, new = set(before.want["names"] or ()), set(entry.want["names"] or ())
+            old = {name for name in old if not name.endswith(left_over(entry.key))}
             strangers = {n for n in new - old if posixpath.join(entry.key, n) not in governed}
             lost = {n for n in old - new if posixpath.join(entry.key, n) not in governed}
             if strangers or lost:
                 self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
             return entry.model_copy(update={"want": {"names": sorted((new - strangers) | lost)}})
-        files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
-        foreign = [p for p in {*files, *known} if files.get(p) != known.get(p) and p not in governed]
-        if not foreign:
+        if not (foreign := changed_inputs(before, entry) - governed):
             return entry
         self.not_repaired.append(f"{entry.kind} {entry.key} ({', '.join(sorted(foreign))})")
         return before

@@ -181,9 +181,9 @@ def govern_more(folder: Path) -> None:
         main.write("- name: The truth\n  ansible.builtin.import_tasks: truth.yml\n")
 
 
-def scan(checkout: Checkout, expect: int = 0) -> dict[str, Report]:
+def scan(checkout: Checkout, expect: int = 0, *words: str) -> dict[str, Report]:
     """Node → report."""
-    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", expect=expect)
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", *words, expect=expect)
     reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     return {report["host"]: report for report in reports}
 
@@ -298,6 +298,26 @@ def test_an_update_is_no_drift_and_no_repair_takes_it_back(
     assert "still differs" not in text, "the seal takes the new version"
     assert standing.on_node(A, *version) == "9:99"
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_match_block_is_found_by_every_scan_and_a_converge_does_not_bless_it(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    """`sshd -T` tells nothing of it."""
+    assert after
+    main, included = "/etc/ssh/sshd_config", "/etc/ssh/truth.conf"
+    block = "Match Address 10.0.0.0/8\\n  PermitRootLogin yes\\n"
+    for file in (main, included):
+        drift(standing, A, f"cp -p {main} /root/kept; printf '{block}' >> {file}")
+        drift(standing, A, f"grep -q {included} {main} || sed -i '1i Include {included}' {main}")
+        for words in ((), ("--thorough",)):
+            report = scan(standing, DRIFTED, "--host", A, *words)[A]
+            assert found(report) == {("base", "effective", "sshd -T")}
+            assert f"{file}: Match Address 10.0.0.0/8" in str(report)
+        text = repair(standing, "-e", "repair_verify=false", expect=2)
+        assert "Match Address" in text
+        drift(standing, A, f"mv /root/kept {main}; rm -f {included}")
+        assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
 ALONE = [(node, command) for node, command, _, kind, _ in TABLE if kind in STANDS_ALONE]

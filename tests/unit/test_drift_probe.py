@@ -1,5 +1,6 @@
 """The probe as it runs on a node: one bare file, started by the Python that is there, on real files."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -369,3 +370,160 @@ def test_a_version_that_is_held_or_named_is_that_one_and_no_newer_one(dpkg: Any)
     assert dpkg("hold ok installed", "1:9.2-10", SEALED) == {"hold": True}, "somebody holds the newer one"
     gone = {"installed": False, "version": None, "hold": False}
     assert dpkg(OK, "1", gone) == {"installed": True, "version": "1"}
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder like /etc/ssh, and how its program is asked: one that says the same whatever the files say.
+
+    So does `sshd -T` of what stands in a `Match` block.
+    """
+    (tmp_path / "sshd_config.d").mkdir()
+    (tmp_path / "sshd_config.d" / "00.conf").write_text("PasswordAuthentication no\n")
+    (tmp_path / "more.conf").write_text("# nothing yet\n")
+    main = tmp_path / "sshd_config"
+    main.write_text(
+        f"Include {tmp_path}/sshd_config.d/*.conf\n\n# a comment\nUsePAM  yes\ninclude={tmp_path}/mo*\n"
+    )
+    inputs = [str(main), str(tmp_path / "sshd_config.d")]
+    how = {"inputs": inputs, "argv": ["echo", "usepam yes"], "lines": True, "include": ["include"]}
+    sealed = seal("effective", "sshd -T", **how)
+    want = {"output": sealed["output"], "lines": sealed["lines"]}
+    return tmp_path, {"want": want, **how, "sealed": sealed["_inputs"]}
+
+
+MATCH = "Match Address 10.0.0.0/8\n  PermitRootLogin yes\n"
+OPENED = (
+    ("at the end of the main file", lambda folder: append(folder / "sshd_config", MATCH)),
+    ("in a file beside a role's own", lambda folder: append(folder / "sshd_config.d" / "zz.conf", MATCH)),
+    ("in a role's own file", lambda folder: append(folder / "sshd_config.d" / "00.conf", MATCH)),
+    ("in an included file", lambda folder: append(folder / "more.conf", MATCH)),
+    ("in a new file of that name", lambda folder: append(folder / "mobile", MATCH)),
+    ("in a file that is included from now on", lambda folder: include_another(folder)),
+    ("by the order of the lines", lambda folder: turn_around(folder / "sshd_config")),
+)
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as opened:
+        opened.write(text)
+
+
+def include_another(folder: Path) -> None:
+    (folder / "else").write_text(MATCH)
+    append(folder / "more.conf", f'Include "{folder}/else"\n')
+
+
+def turn_around(file: Path) -> None:
+    file.write_text("\n".join(reversed(file.read_text().splitlines())))
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+@pytest.mark.parametrize("change", [change for _, change in OPENED], ids=[where for where, _ in OPENED])
+def test_what_a_program_does_not_tell_of_itself_is_found_in_its_files(
+    sshd: tuple[Path, dict[str, Any]], change: Any, mode: str
+) -> None:
+    folder, how = sshd
+    assert scan("effective", "sshd -T", mode=mode, **how) is None
+    change(folder)
+    found = scan("effective", "sshd -T", mode=mode, **how)
+    assert found is not None
+    assert set(found["found"]) == {"lines"}
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_a_comment_is_no_difference_and_an_older_manifest_knows_no_lines(
+    sshd: tuple[Path, dict[str, Any]], mode: str
+) -> None:
+    folder, how = sshd
+    append(folder / "sshd_config", "\n   # another\n\n")
+    assert scan("effective", "sshd -T", mode=mode, **how) is None
+    append(folder / "sshd_config", MATCH)
+    older = {"want": {"output": how["want"]["output"]}, "sealed": how["sealed"]}
+    older |= {"inputs": how["inputs"], "argv": how["argv"]}
+    assert scan("effective", "sshd -T", mode=mode, **older) is None
+    assert scan("effective", "sshd -T", mode=mode, **how)
+
+
+class Packaged:
+    """What a package ships: its version, and a file of settings as dpkg and ucf keep it."""
+
+    def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file, self.patch = file, monkeypatch
+        self.how = {"inputs": [str(file)], "argv": ["echo", "default"], "lines": True, "package": "x"}
+
+    def update(self, version: str, text: str, *, by_ucf: bool = False) -> None:
+        """The package at this version, with this text as its file."""
+        md5 = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+        status = f"\n\nPackage: x\nStatus: install ok installed\nVersion: {version}\n"
+        status += f"Conffiles:\n {self.file} {'0' * 32 if by_ucf else md5}\n\n"
+        ucf = f"{md5 if by_ucf else '0' * 32}  {self.file}\n"
+        self.file.write_text(text)
+        self.patch.setattr(Look, "dpkg", lambda _: status.encode())
+        self.patch.setattr("infra.drift.looks.UCF", str(self.file.with_name("ucf")))
+        self.file.with_name("ucf").write_text(ucf)
+
+    def seal(self) -> None:
+        """Seal what there is."""
+        sealed = probe.sealed(Look(SALT, "seal", []), ["effective", "p", self.how, {}])
+        self.want = {"output": sealed["output"], "lines": sealed["lines"]}
+        self.how |= {"sealed": sealed["_inputs"], "packaged": sealed["_packaged"]}
+
+    def differs(self, mode: str) -> bool:
+        """Whether a scan finds a difference."""
+        return probe.difference(Look(SALT, mode, []), ["effective", "p", self.how, self.want]) is not None
+
+
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packaged:
+    return Packaged(tmp_path / "x.conf", monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+@pytest.mark.parametrize("by_ucf", [False, True], ids=["dpkg", "ucf"])
+def test_settings_that_an_update_brought_are_no_difference(
+    packaged: Packaged, mode: str, by_ucf: bool
+) -> None:
+    packaged.update("1", "level 1\n", by_ucf=by_ucf)
+    packaged.seal()
+    assert packaged.differs(mode) is False
+    packaged.update("2", "level 2\n", by_ucf=by_ucf)
+    assert packaged.differs(mode) is False
+    packaged.how["argv"] = ["echo", "another default"]
+    assert packaged.differs(mode) is False, "that of the newer program"
+    append(packaged.file, "level 3\n")
+    assert packaged.differs(mode) is True
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_settings_that_were_changed_and_are_as_shipped_again_are_a_difference(
+    packaged: Packaged, mode: str
+) -> None:
+    packaged.update("1", "open yes\n")
+    packaged.file.write_text("open no\n")
+    packaged.seal()
+    packaged.update("2", "open yes\n")
+    assert packaged.differs(mode) is True
+
+
+def test_a_program_that_says_something_else_of_the_same_files_is_found_by_a_thorough_scan(
+    packaged: Packaged,
+) -> None:
+    packaged.update("2", "level 1\n")
+    packaged.seal()
+    packaged.how["argv"] = ["echo", "something else"]
+    assert [packaged.differs(mode) for mode in ("scan", "thorough")] == [False, True]
+    packaged.update("1", "level 1\n")
+    assert packaged.differs("scan") is True, "an older program is no update"
+
+
+def test_what_an_update_leaves_beside_a_file_is_no_difference(tmp_path: Path) -> None:
+    (tmp_path / "50x.conf").touch()
+    (tmp_path / "old.dpkg-old").touch()
+    names = seal("listing", tmp_path)["names"]
+    assert names == ["50x.conf"]
+    (tmp_path / "50x.conf.dpkg-dist").touch()
+    assert scan("listing", tmp_path, {"names": names}) is None
+    assert scan("listing", tmp_path, {"names": [*names, "gone.ucf-old"]}) is None, "in an older manifest"
+    (tmp_path / "50x.conf.dpkg").touch()
+    assert scan("listing", tmp_path, {"names": names})

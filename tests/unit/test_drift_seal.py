@@ -192,6 +192,37 @@ def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
     assert wants()["effective", "sshd -T"] == {"output": ["c"]}
 
 
+MAIN, OURS, INCLUDED = "/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d/00.conf", "/etc/ssh/more.conf"
+SSHD = {"inputs": [MAIN, "/etc/ssh/sshd_config.d"], "argv": ["sshd", "-T"]}
+
+
+def settings(lines: str, inputs: dict[str, str], *packaged: str) -> dict[str, Any]:
+    """What the probe finds of sshd's settings."""
+    return {"output": ["a"], "lines": [lines], "_inputs": inputs, "_packaged": list(packaged)}
+
+
+def test_an_older_manifest_learns_of_included_files_and_of_the_lines_in_all() -> None:
+    ours, old = claim("file", OURS), claim("effective", "sshd -T", how=SSHD)
+    seal({"base": record(ours, old)}, FOUND, {"output": ["a"], "_inputs": {MAIN: "1", OURS: "1"}})
+    new = claim("effective", "sshd -T", how=SSHD | {"lines": True, "include": ["include"]})
+    now = settings("x", {MAIN: "1", OURS: "1", INCLUDED: "1"})
+    made = seal({"base": record(ours, new)}, FOUND, now)
+    assert (made.not_repaired, wants()["effective", "sshd -T"]["lines"]) == ([], ["x"])
+    for inputs in ({MAIN: "2", OURS: "1", INCLUDED: "1"}, {MAIN: "1", OURS: "1", INCLUDED: "2"}):
+        made = seal({"base": record(ours, new)}, FOUND, settings("evil", inputs))
+        assert len(made.not_repaired) == 1
+        assert wants()["effective", "sshd -T"]["lines"] == ["x"]
+
+
+def test_settings_that_an_update_brought_are_sealed_and_those_that_somebody_put_there_are_not() -> None:
+    program = claim("effective", "sshd -T", how=SSHD | {"lines": True, "include": ["include"]})
+    seal({"base": record(program)}, settings("1", {MAIN: "1", "openssh-server": "1"}, MAIN))
+    made = seal({"base": record(program)}, settings("2", {MAIN: "2", "openssh-server": "2"}, MAIN))
+    assert (made.not_repaired, wants()["effective", "sshd -T"]["lines"]) == ([], ["2"])
+    made = seal({"base": record(program)}, settings("evil", {MAIN: "3", "openssh-server": "2"}))
+    assert (len(made.not_repaired), wants()["effective", "sshd -T"]["lines"]) == (1, ["2"])
+
+
 KEYS = "/root/.ssh/authorized_keys"
 
 
