@@ -7,7 +7,7 @@ probe reads them when the claim is sealed. A kind's `explain` says a difference 
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.drift.looks import shown_key
@@ -176,6 +176,8 @@ def authorized_key(task: Task) -> Iterator[Claim]:
     keys = [shown_key(line) for line in str(task.args.get("key") or "").splitlines()]
     yield Claim("authorized_keys", path, {}, {"own": [], "taken": [], meant: keys})
     yield Claim("file", path, {}, {"content": False}, ("type", *OWNERSHIP))
+    if account := task.args.get("user"):
+        yield Claim("authorized_keys", str(account))  # in other files that sshd reads
 
 
 def hostname(task: Task) -> Iterator[Claim]:
@@ -310,6 +312,9 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
 
 def derived(claim: Claim) -> Iterator[Claim]:
     """The claim, and those that follow from where its file lies: the directory, the effective settings."""
+    if claim.kind == "authorized_keys" and not claim.key.startswith("/"):
+        sshd = {name: EFFECTIVE["/etc/ssh/sshd_config"][name] for name in ("inputs", "include")}
+        claim = replace(claim, how={"own": [], "taken": [], **sshd, **claim.how})
     yield claim
     if claim.kind not in ("file", "link", "absent"):
         return

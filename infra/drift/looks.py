@@ -54,9 +54,10 @@ except ImportError:
 class Look:
     """One look at a node: what several entries share is read once."""
 
-    def __init__(self, salt: str, mode: str, entries: list[Any]) -> None:
+    def __init__(self, salt: str, mode: str, entries: list[Any], key_files: list[str] | None = None) -> None:
         self.salt = salt.encode()
         self.mode = mode
+        self.key_files = {*(key_files or ()), *(e[1] for e in entries if e[0] == "authorized_keys")}
         self.units = [key for kind, key, _how, _want in entries if kind == "unit"]
         self.want: Found = {}
         """What was sealed of the entry that is looked at; nothing while it is sealed."""
@@ -422,11 +423,37 @@ class Look:
         return {"exists": False}
 
     def authorized_keys(self, key: str, how: How) -> Found:
-        """The public keys that open an account, each as its line with the fingerprint in the key's place."""
-        lines = [line.strip() for line in text_of(key, "").splitlines()]
-        since = os.stat(key).st_ctime if os.path.exists(key) else None
-        keys = sorted(shown_key(line) for line in lines if line and not line.startswith("#"))
-        return {"keys": keys, "_since": since}
+        """The public keys that open an account, each as its line with the fingerprint in the key's place.
+
+        The key is a file, or an account: then all files count that sshd reads for it and that are no entry of
+        their own. A key that is gone from one of these is no difference, for no task put it there.
+        """
+        if key.startswith("/"):
+            since = os.stat(key).st_ctime if os.path.exists(key) else None
+            return {"keys": sorted(self.keys_in(key)), "_since": since}
+        files = self.files_of(key, how)
+        keys = {f"{path}: {line}" for path in files for line in self.keys_in(path)}
+        since = max((os.stat(path).st_ctime for path in files), default=None)
+        return {"keys": sorted(keys.union(self.want.get("keys") or ())), "_since": since}
+
+    def keys_in(self, path: str) -> list[str]:
+        """A file's keys, or names of principals."""
+        lines = [line.strip() for line in text_of(path, "").splitlines()]
+        return [shown_key(line) for line in lines if line and not line.startswith("#")]
+
+    def files_of(self, account: str, how: How) -> list[str]:
+        """Where sshd looks for an account's keys: what its settings say, in whatever `Match` block."""
+        named = [".ssh/authorized_keys", ".ssh/authorized_keys2"]
+        for data in self.settings(how).values():
+            named += named_in(data, "authorizedkeysfile") + named_in(data, "authorizedprincipalsfile")
+        files: dict[str, None] = {}
+        for row in self.table("passwd"):
+            for pattern in named if row[0] == account else ():
+                parts = pattern.split("%%")
+                for sign, value in (("%h", row[5]), ("%u", account), ("%U", row[2])):
+                    parts = [part.replace(sign, value) for part in parts]
+                files[os.path.normpath(os.path.join(row[5], "%".join(parts)))] = None
+        return [path for path in files if path not in self.key_files and os.path.isfile(path)]
 
     def hostname(self, key: str, how: How) -> Found:
         """The name in force and the one the next boot sets."""

@@ -13,6 +13,7 @@ from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
 from infra.drift.looks import exact_version
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
+from infra.drift.trip import login_fingerprint
 
 STANDS_ALONE = frozenset(
     {
@@ -170,8 +171,18 @@ def _hostname(found: Obstacles, difference: Difference, _manifest: Manifest) -> 
 
 
 def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    if added := _more(difference, "keys"):
-        found.added_keys[difference.key] = added
+    for line in _more(difference, "keys"):
+        path, key = (difference.key, line) if difference.key.startswith("/") else line.split(": ", 1)
+        found.added_keys.setdefault(path, []).append(key)
+
+
+def keep_login(found: Obstacles, fingerprint: str) -> None:
+    """Leave the key that the repair itself logs in with where it is, also where it was not sealed."""
+    kept = {
+        path: [key for key in keys if fingerprint not in key.split()]
+        for path, keys in found.added_keys.items()
+    }
+    found.added_keys = {path: keys for path, keys in kept.items() if keys}
 
 
 def _more(difference: Difference, aspect: str) -> list[str]:
@@ -203,7 +214,10 @@ def plan(
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
-            found = asdict(host_plan(report, manifest))
+            of_host = host_plan(report, manifest)
+            if of_host.obstacles.added_keys:
+                keep_login(of_host.obstacles, login_fingerprint(stack, report.host))
+            found = asdict(of_host)
             found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
             found["roles"] = [role for role in found["roles"] if role not in withheld]
             planned["hosts"][report.host] = found

@@ -4,7 +4,7 @@ and keeps them as manifests on the controller and on the node.
 
 import asyncio
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,13 +33,15 @@ Record = Mapping[str, Any]
 """What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
 
 
-def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
-    """The probe's request that reads every claim's values."""
+def probe_request(manifest: Manifest, claims: list[Record], replaced: Collection[str] = ()) -> dict[str, Any]:
+    """The probe's request that reads every claim's values. REPLACED: roles of which nothing else stays."""
     entries = []
     for claim in claims:
         how = dict(claim["how"]) | ({"sha1": True} if "sha1" in claim["reported"] else {})
         entries.append([claim["kind"], claim["key"], how, {}])
-    return {"mode": "seal", "salt": manifest.salt, "entries": entries}
+    kept = [entry for role, part in manifest.roles.items() if role not in replaced for entry in part.entries]
+    known = [entry.key for entry in kept if entry.kind == "authorized_keys"]
+    return {"mode": "seal", "salt": manifest.salt, "entries": entries, "key_files": known}
 
 
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
@@ -130,7 +132,9 @@ class HostSeal:
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
-        return probe_request(self.manifest, [claim for _role, claim in self.claims])
+        done = {role for role, record in self.records.items() if record["whole"]}
+        given_up = self.manifest.roles.keys() - self.inputs.keys()
+        return probe_request(self.manifest, [claim for _role, claim in self.claims], done | given_up)
 
     def merge(self, answer: Mapping[str, Any]) -> None:
         """Take the probe's answer in. TripError when the probe did not get through."""
@@ -233,14 +237,28 @@ class HostSeal:
         return before
 
     def _own_keys(self, before: Entry, entry: Entry) -> Entry:
-        """New keys count where a task put them there; a task's key of old, as long as a task wants it."""
+        """New keys count where a task put them there; a task's key of old, as long as a task wants it.
+
+        Of an account those count as well that were known in a file that is no entry of its own any more, and
+        none is missed: no task put it there.
+        """
         old, new, own = set(before.want["keys"]), set(entry.want["keys"]), set(entry.how["own"])
         given_up = set(before.how.get("own", ())) - own
+        if account := not entry.key.startswith("/"):
+            old |= self._keys_in_files()
         strangers = (new - old - own) | (new & given_up)
-        lost = old - new - given_up - set(entry.how["taken"])
+        lost = set() if account else old - new - given_up - set(entry.how["taken"])
         if strangers or lost:
             self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
         return entry.model_copy(update={"want": {"keys": sorted((new - strangers) | lost)}})
+
+    def _keys_in_files(self) -> set[str]:
+        """The keys in files that were sealed as entries of their own, as an account shows them; no task's."""
+        entries = [entry for part in self.manifest.roles.values() for entry in part.entries]
+        files = [entry for entry in entries if entry.kind == "authorized_keys" and entry.key.startswith("/")]
+        return {
+            f"{file.key}: {key}" for file in files for key in file.want["keys"] if key not in file.how["own"]
+        }
 
     def _file(self, role: str, record: Record, entries: list[Entry], problems: list[str]) -> None:
         """Replace the role's part where the run covered the whole role, else complete it."""

@@ -150,6 +150,7 @@ class Preparation:
             self.stranger(path)
         for path, keys in self.todo.get("added_keys", {}).items():
             if self.consent:
+                self.thaw(path)
                 self.do(f"took keys out of {path}", lambda p=path, k=keys: self.take_out(p, k))
             else:
                 self.left.append(f"{len(keys)} keys in {path}")

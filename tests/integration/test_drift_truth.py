@@ -63,6 +63,8 @@ DRIFTS = {
         ("user", "truth", "usermod -s /bin/bash -G daemon truth && echo truth:guess | chpasswd"),
         ("authorized_keys", KEYS, f"echo '{NEW_KEY}' >> {KEYS}"),
         ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
+        ("authorized_keys", "root", f"echo '{NEW_KEY}' >> {ROOTS_KEYS}2"),
+        ("authorized_keys", "truth", f"echo '{NEW_KEY}' >> {KEYS}2"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
         ("file", "/usr/local/lib/truth.bin",
@@ -150,6 +152,8 @@ ADDED = (
     ("listing", "/etc/profile.d", "stranger.sh"),
     ("authorized_keys", ROOTS_KEYS, "stranger"),
     ("authorized_keys", KEYS, "stranger"),
+    ("authorized_keys", "root", f"{ROOTS_KEYS}2"),
+    ("authorized_keys", "truth", f"{KEYS}2"),
     ("effective", "sshd -T", "maxsessions 3"),
     ("check", "causeway-roce check", "rail0 address differs"),
 )

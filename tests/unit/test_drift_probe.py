@@ -527,3 +527,61 @@ def test_what_an_update_leaves_beside_a_file_is_no_difference(tmp_path: Path) ->
     assert scan("listing", tmp_path, {"names": [*names, "gone.ucf-old"]}) is None, "in an older manifest"
     (tmp_path / "50x.conf.dpkg").touch()
     assert scan("listing", tmp_path, {"names": names})
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
+
+
+@pytest.fixture
+def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The keys that a look finds of the account ops, whose home is the folder `ops`."""
+    home = tmp_path / "ops"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "authorized_keys").write_text(f"# comment\n{KEY} first\n")
+    (tmp_path / "sshd_config").write_text("UsePAM yes\n")
+    rows = [["root", "x", "0", "0", "", "/root", "/bin/sh"], ["ops", "x", "7", "7", "", str(home), "/bin/sh"]]
+    monkeypatch.setattr(Look, "table", lambda *_: rows)
+    how = {"inputs": [str(tmp_path / "sshd_config")], "include": ["include"]}
+
+    def keys(want: list[str] | None = None, *key_files: Path) -> list[str]:
+        look = Look(SALT, "scan", [["authorized_keys", "ops", how, {}]], [str(path) for path in key_files])
+        look.want = {} if want is None else {"keys": want}
+        found: list[str] = look.authorized_keys("ops", how)["keys"]
+        return [line.replace(f"{tmp_path}/", "") for line in found]
+
+    return keys
+
+
+SIGNED = shown_key(KEY)
+PLACES = (
+    (".ssh/authorized_keys2", "UsePAM yes", "ops/.ssh/authorized_keys2"),
+    ("keys", "AuthorizedKeysFile %h/keys", "ops/keys"),
+    ("more", "Match User ops\n  authorizedkeysfile=.ssh/none more", "ops/more"),
+    ("../ops.7.%", 'AuthorizedKeysFile "{}/%u.%U.%%"', "ops.7.%"),
+    ("principals", "AuthorizedPrincipalsFile %h/principals", "ops/principals"),
+)
+
+
+@pytest.mark.parametrize(("file", "setting", "shown"), PLACES, ids=[shown for *_, shown in PLACES])
+def test_a_key_that_opens_an_account_is_found_wherever_sshd_looks_for_it(
+    ops: Any, tmp_path: Path, file: str, setting: str, shown: str
+) -> None:
+    (tmp_path / "sshd_config").write_text(setting.replace("{}", str(tmp_path)))
+    known = ops()
+    assert known == [f"ops/.ssh/authorized_keys: {SIGNED} first"]
+    (tmp_path / "ops" / file).write_text(KEY)
+    assert set(ops()) - set(known) == {f"{shown}: {SIGNED}"}
+
+
+def test_of_an_account_only_what_is_added_differs_and_files_with_an_entry_of_their_own_do_not_count(
+    ops: Any, tmp_path: Path
+) -> None:
+    known = ops()
+    own = tmp_path / "ops" / ".ssh" / "authorized_keys"
+    assert ops(None, own) == []
+    own.write_text("")
+    assert ops(known) == known
+    own.with_name("authorized_keys2").mkdir()
+    assert ops() == [], "sshd reads no directory"
+    (tmp_path / "sshd_config").write_text("AuthorizedKeysFile none\n")
+    assert ops() == []

@@ -88,7 +88,11 @@ RECORDED = [
     (task("group", name="gpu"), {("group", "gpu"): {"exists": True}}),
     (
         task("ansible.posix.authorized_key", {"keyfile": "/root/.ssh/authorized_keys"}, user="root"),
-        {("authorized_keys", "/root/.ssh/authorized_keys"): {}, ("file", "/root/.ssh/authorized_keys"): {}},
+        {
+            ("authorized_keys", "/root/.ssh/authorized_keys"): {},
+            ("file", "/root/.ssh/authorized_keys"): {},
+            ("authorized_keys", "root"): {},
+        },
     ),
     (task("hostname", name="tokyo-gpu-0"), {("hostname", "hostname"): {"live": "tokyo-gpu-0"}}),
     (

@@ -251,6 +251,30 @@ def test_a_key_that_is_no_longer_declared_is_drift_as_long_as_it_is_there() -> N
     assert wants()["authorized_keys", KEYS] == {"keys": ["a", "stack"]}, "and stays it"
 
 
+ROOTS = claim("authorized_keys", "root", how={"own": [], "taken": [], "inputs": []})
+
+
+def test_a_strangers_key_in_another_file_of_the_account_is_never_blessed_and_none_is_missed() -> None:
+    seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: colleague", f"{KEYS}: leaver"]})
+    made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}2: evil", f"{KEYS}: colleague"]}, inputs="i2")
+    assert wants()["authorized_keys", "root"] == {"keys": [f"{KEYS}: colleague"]}
+    assert made.not_repaired == [f"{KEYS}2: evil in root"]
+
+
+def test_keys_that_were_known_stay_known_when_no_task_has_their_file_any_more() -> None:
+    file = claim("authorized_keys", KEYS, how={"own": ["a"], "taken": []})
+    made = HostSeal("s", "node", {"base": record(ROOTS, file)}, {"base": "i1"})
+    assert made.request()["key_files"] == []
+    seal({"base": record(ROOTS, file)}, {"keys": []}, {"keys": ["a", "stack"]})
+    again = HostSeal("s", "node", {"base": record(ROOTS, whole=False)}, {"base": "i2"})
+    assert KEYS in again.request()["key_files"], "the file is still an entry of its own"
+    again = HostSeal("s", "node", {"base": record(ROOTS)}, {"base": "i2"})
+    assert again.request()["key_files"] == []
+    made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: a", f"{KEYS}: stack"]}, inputs="i2")
+    assert wants() == {("authorized_keys", "root"): {"keys": [f"{KEYS}: stack"]}}
+    assert made.not_repaired == [f"{KEYS}: a in root"], "it was taken out of the declaration"
+
+
 def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:
     unit = {"active": "active", "enabled": "enabled", "load": "loaded", "dropins": ["/etc/x.d/ours.conf"]}
     ours = claim("file", "/etc/x.d/ours.conf")
