@@ -65,6 +65,9 @@ DRIFTS = {
         ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
         ("authorized_keys", "root", f"echo '{NEW_KEY}' >> {ROOTS_KEYS}2"),
         ("authorized_keys", "truth", f"echo '{NEW_KEY}' >> {KEYS}2"),
+        ("unit", "ssh.service",
+         "cd /etc/systemd/system && mkdir -p {}.d && echo '[Service]' > {}.d/x.conf"
+         " && systemctl daemon-reload"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
         ("file", "/usr/local/lib/truth.bin",
