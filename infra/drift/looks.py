@@ -210,6 +210,8 @@ class Look:
         if how.get("lines"):
             lines = [f"{path}: {shown_key(line)}" for path in files for line in lines_of(files[path])]
             found["lines"] = self.shown("\n".join(lines), {})
+            if found["lines"] == self.want.get("lines") and self.is_newer(inputs, how):
+                return {}
         if how.get("package"):
             found["_packaged"] = [path for path in files if self.is_packaged(path, files[path])]
         return found
@@ -221,13 +223,19 @@ class Look:
         sealed, package = how["sealed"], how.get("package")
         changed = [name for name in {**inputs, **sealed} if inputs.get(name) != sealed.get(name)]
         for name in changed:
-            if name == package and at_least(inputs[name], sealed.get(name, "")):
-                continue  # what a newer program makes of the same files is the update's
+            if name == package and self.is_newer(inputs, how):
+                continue
             if name not in files or name not in how.get("packaged", ()):
                 return False
             if not self.is_packaged(name, files[name]):
                 return False
         return bool(changed) or self.mode == "scan"
+
+    def is_newer(self, inputs: dict[str, str], how: How) -> bool:
+        """Whether a program was updated since: what it makes of the same files is the update's."""
+        package, sealed = how.get("package", ""), how.get("sealed") or {}
+        version, before = inputs.get(package, ""), sealed.get(package, "")
+        return version != before and at_least(version, before)
 
     def is_packaged(self, path: str, data: bytes) -> bool:
         """Whether a file of settings is as its package brought it, by what dpkg and ucf keep of it."""

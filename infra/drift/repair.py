@@ -172,7 +172,9 @@ def _hostname(found: Obstacles, difference: Difference, _manifest: Manifest) -> 
 
 def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
     for line in _more(difference, "keys"):
-        path, key = (difference.key, line) if difference.key.startswith("/") else line.split(": ", 1)
+        path, _, key = (
+            line.partition(": ") if not difference.key.startswith("/") else (difference.key, "", line)
+        )
         found.added_keys.setdefault(path, []).append(key)
 
 

@@ -256,9 +256,8 @@ class HostSeal:
         """The keys in files that were sealed as entries of their own, as an account shows them; no task's."""
         entries = [entry for part in self.manifest.roles.values() for entry in part.entries]
         files = [entry for entry in entries if entry.kind == "authorized_keys" and entry.key.startswith("/")]
-        return {
-            f"{file.key}: {key}" for file in files for key in file.want["keys"] if key not in file.how["own"]
-        }
+        known = ((file, key) for file in files for key in file.want["keys"])
+        return {f"{file.key}: {key}" for file, key in known if key not in file.how.get("own", ())}
 
     def _file(self, role: str, record: Record, entries: list[Entry], problems: list[str]) -> None:
         """Replace the role's part where the run covered the whole role, else complete it."""

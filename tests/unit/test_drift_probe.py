@@ -496,6 +496,18 @@ def test_settings_that_an_update_brought_are_no_difference(
 
 
 @pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_what_a_newer_program_makes_of_the_same_lines_is_no_difference(packaged: Packaged, mode: str) -> None:
+    packaged.update("1", "level 1\n")
+    packaged.seal()
+    packaged.update("2", "level 1\n")
+    packaged.how["argv"] = ["echo", "another default"]
+    append(packaged.file, "# a comment\n")
+    assert packaged.differs(mode) is False, "the program had to be asked"
+    append(packaged.file, "level 2\n")
+    assert packaged.differs(mode) is True
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
 def test_settings_that_were_changed_and_are_as_shipped_again_are_a_difference(
     packaged: Packaged, mode: str
 ) -> None:
@@ -585,3 +597,13 @@ def test_of_an_account_only_what_is_added_differs_and_files_with_an_entry_of_the
     assert ops() == [], "sshd reads no directory"
     (tmp_path / "sshd_config").write_text("AuthorizedKeysFile none\n")
     assert ops() == []
+
+
+def test_a_scan_of_one_role_knows_of_the_keys_that_another_role_governs() -> None:
+    def part(*keys: str, **changes: Any) -> dict[str, Any]:
+        entries = [{"kind": "authorized_keys", "key": key, "how": {}, "want": {}} for key in keys]
+        return {"entries": entries, **changes}
+
+    roles = {"base": part("root"), "more": part("/root/k"), "gone": part("/root/g", declared=False)}
+    request = probe.request_of({"salt": SALT, "roles": roles}, [("base", roles["base"]["entries"][0])])
+    assert request["key_files"] == ["root", "/root/k"], "what a role left that was given up is nobody's"
