@@ -18,6 +18,8 @@ NEW_OR_GONE = {
     **dict.fromkeys(("effective", "check"), "output"),
 }
 """Kinds whose value is a list: what was added and what is missing says more than both lists."""
+OF_ITS_FILES = "lines"
+"""The aspect of a program's settings that is in its files, whatever it says itself."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,10 @@ def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) ->
         return f"cannot be read: {found['error']}"
     if "type" in found:
         return f"is {_type(found['type'])}, expected {_type(expected.get('type'))}"
+    if OF_ITS_FILES in found:
+        said = {aspect: value for aspect, value in found.items() if aspect != OF_ITS_FILES}
+        in_files = f"in its files {_new_or_gone(expected.get(OF_ITS_FILES), found[OF_ITS_FILES])}"
+        return f"{explain(kind, expected, said)}; {in_files}" if said else in_files
     if kind in NEW_OR_GONE:
         return _new_or_gone(expected.get(NEW_OR_GONE[kind]), found.get(NEW_OR_GONE[kind]))
     parts = []

@@ -7,7 +7,7 @@ probe reads them when the claim is sealed. A kind's `explain` says a difference 
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.drift.looks import shown_key
@@ -105,10 +105,12 @@ def packages(task: Task) -> Iterator[Claim]:
         raise Uncovered
     installed = task.args.get("state", "present") not in ("absent", "removed")
     for name in names:
-        name = re.split(r"[=<>/]", str(name))[0]
+        text = str(name)
+        name = re.split(r"[=<>/]", text)[0]
         if "*" in name:
             raise Uncovered
-        yield Claim("package", name, {"installed": installed})
+        pinned = {"pinned": True} if installed and text.removeprefix(name).startswith("=") else {}
+        yield Claim("package", name, {"installed": installed}, pinned)
 
 
 def selections(task: Task) -> Iterator[Claim]:
@@ -174,6 +176,8 @@ def authorized_key(task: Task) -> Iterator[Claim]:
     keys = [shown_key(line) for line in str(task.args.get("key") or "").splitlines()]
     yield Claim("authorized_keys", path, {}, {"own": [], "taken": [], meant: keys})
     yield Claim("file", path, {}, {"content": False}, ("type", *OWNERSHIP))
+    if account := task.args.get("user"):
+        yield Claim("authorized_keys", str(account))  # in other files that sshd reads
 
 
 def hostname(task: Task) -> Iterator[Claim]:
@@ -241,7 +245,7 @@ ASPECTS: Mapping[str, tuple[str, ...]] = {
     "link": ("type", "target"),
     "absent": ("type",),
     "listing": ("names",),
-    "effective": ("output",),
+    "effective": ("output", "lines"),
     "package": ("installed", "version", "hold"),
     "unit": ("active", "enabled", "load", "reload_needed", "fragment", "dropins"),
     "sysctl": ("live", "kept"),
@@ -271,16 +275,21 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
         "key": "sshd -T",
         "inputs": ["/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d"],
         "argv": ["sshd", "-T"],
+        "lines": True,
+        "include": ["include", "trustedusercakeys"],
+        "package": "openssh-server",
     },
     "/etc/apt/apt.conf": {
         "key": "apt-config dump",
         "inputs": ["/etc/apt/apt.conf", "/etc/apt/apt.conf.d"],
         "argv": ["apt-config", "dump"],
+        "package": "apt",
     },
     "/etc/chrony/": {
         "key": "chronyd -p",
         "inputs": ["/etc/chrony/chrony.conf", "/etc/chrony/conf.d", "/etc/chrony/sources.d"],
         "argv": ["chronyd", "-p", "-f", "/etc/chrony/chrony.conf"],
+        "package": "chrony",
     },
     "/etc/systemd/system.conf": {
         "key": "systemd's defaults",
@@ -291,13 +300,21 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
         ],
         "argv": ["systemctl", "show"],
         "keep": ["Default"],
+        "lines": True,
+        "package": "systemd",
     },
 }
-"""Path prefix → the program that says what all files together mean."""
+"""Path prefix → the program that says what all files together mean, and the package that brings it.
+
+`lines`: it does not say all of it; `include`: keywords behind which other files are named.
+"""
 
 
 def derived(claim: Claim) -> Iterator[Claim]:
     """The claim, and those that follow from where its file lies: the directory, the effective settings."""
+    if claim.kind == "authorized_keys" and not claim.key.startswith("/"):
+        sshd = {name: EFFECTIVE["/etc/ssh/sshd_config"][name] for name in ("inputs", "include")}
+        claim = replace(claim, how={"own": [], "taken": [], **sshd, **claim.how})
     yield claim
     if claim.kind not in ("file", "link", "absent"):
         return

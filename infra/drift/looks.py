@@ -32,6 +32,14 @@ UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "StateChangeTimestamp",
 )  # fmt: skip
+INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
+"""What dpkg says of a package that is there and configured; the last two while another one is at work."""
+DIGITS = "0123456789"
+VERSION_END: list[Any] = [([0], 0, "")]
+"""What stands, as often as needed, behind the end of a version."""
+UCF = "/var/lib/ucf/hashfile"
+LEFT_OVER = (".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".ucf-dist", ".ucf-new", ".ucf-old")
+"""Ends of the names of files that updates leave beside a changed one."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
 
 try:
@@ -46,10 +54,13 @@ except ImportError:
 class Look:
     """One look at a node: what several entries share is read once."""
 
-    def __init__(self, salt: str, mode: str, entries: list[Any]) -> None:
+    def __init__(self, salt: str, mode: str, entries: list[Any], key_files: list[str] | None = None) -> None:
         self.salt = salt.encode()
         self.mode = mode
+        self.key_files = {*(key_files or ()), *(e[1] for e in entries if e[0] == "authorized_keys")}
         self.units = [key for kind, key, _how, _want in entries if kind == "unit"]
+        self.want: Found = {}
+        """What was sealed of the entry that is looked at; nothing while it is sealed."""
         self.cache: dict[str, tuple[Any, Exception | None]] = {}
 
     def once(self, name: str, read: Callable[[], Any]) -> Any:
@@ -173,23 +184,82 @@ class Look:
         return str(names.get(str(number), number))
 
     def listing(self, key: str, how: How) -> Found:
-        """The names in a directory whose meaning is the sum of its files."""
+        """The names in a directory whose meaning is the sum of its files; not those that nothing reads."""
+        unread = left_over(key)
         try:
-            names = sorted(os.listdir(key))
+            names = {name for name in os.listdir(key) if not name.endswith(unread)}
         except FileNotFoundError:
             return {"names": None, "_since": self.parent_change(key)}
-        return {"names": names, "_since": os.stat(key).st_ctime}
+        names.update(name for name in self.want.get("names") or () if name.endswith(unread))
+        return {"names": sorted(names), "_since": os.stat(key).st_ctime}
 
     def effective(self, key: str, how: How) -> Found:
-        """What a program makes of its files; asked again only when one of the files changed."""
-        inputs = {}
-        for start in how["inputs"]:
-            for path in self.below(start):
-                inputs[path] = self.digest(bytes_of(path))
-        if self.mode == "scan" and inputs == how.get("sealed"):
+        """What a program makes of its files; asked again only when one of the files changed.
+
+        With `lines`, also what the files say: there is more in them than a program tells of itself, as sshd's
+        `Match` blocks, and what it reads when it starts the next time.
+        """
+        files = self.settings(how)
+        inputs = {path: self.digest(data) for path, data in files.items()}
+        if how.get("package"):
+            inputs[how["package"]] = self.package(how["package"], {})["version"] or ""
+        if self.mode != "seal" and self.as_sealed(inputs, files, how):
             return {}
-        since = max([os.stat(path).st_ctime for path in inputs] or [0])
-        return {"output": self.shown(run(how["argv"]), how), "_inputs": inputs, "_since": since}
+        since = max([os.stat(path).st_ctime for path in files] or [0])
+        found = {"output": self.shown(run(how["argv"]), how), "_inputs": inputs, "_since": since}
+        if how.get("lines"):
+            lines = [f"{path}: {shown_key(line)}" for path in files for line in lines_of(files[path])]
+            found["lines"] = self.shown("\n".join(lines), {})
+            if found["lines"] == self.want.get("lines") and self.is_newer(inputs, how):
+                return {}
+        if how.get("package"):
+            found["_packaged"] = [path for path in files if self.is_packaged(path, files[path])]
+        return found
+
+    def as_sealed(self, inputs: dict[str, str], files: dict[str, bytes], how: How) -> bool:
+        """Whether a program's files are those that were sealed, or what updates of packages made of them."""
+        if "sealed" not in how:
+            return False
+        sealed, package = how["sealed"], how.get("package")
+        changed = [name for name in {**inputs, **sealed} if inputs.get(name) != sealed.get(name)]
+        for name in changed:
+            if name == package and self.is_newer(inputs, how):
+                continue
+            if name not in files or name not in how.get("packaged", ()):
+                return False
+            if not self.is_packaged(name, files[name]):
+                return False
+        return bool(changed) or self.mode == "scan"
+
+    def is_newer(self, inputs: dict[str, str], how: How) -> bool:
+        """Whether a program was updated since: what it makes of the same files is the update's."""
+        package, sealed = how.get("package", ""), how.get("sealed") or {}
+        version, before = inputs.get(package, ""), sealed.get(package, "")
+        return version != before and at_least(version, before)
+
+    def is_packaged(self, path: str, data: bytes) -> bool:
+        """Whether a file of settings is as its package brought it, by what dpkg and ucf keep of it."""
+        from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
+
+        known = md5(data).hexdigest()
+        return f"\n {path} {known}\n".encode() in self.dpkg() or f"{known}  {path}\n" in text_of(UCF, "")
+
+    def settings(self, how: How) -> dict[str, bytes]:
+        """The files at a program's inputs, and those that they name with one of the `include` keywords."""
+
+        def read() -> dict[str, bytes]:
+            files: dict[str, bytes] = {}
+            todo = [path for start in how["inputs"] for path in self.below(start)]
+            while todo:
+                path = todo.pop(0)
+                if path not in files:
+                    files[path] = bytes_of(path)
+                    words = [word for name in how.get("include", ()) for word in named_in(files[path], name)]
+                    todo += [found for word in words for found in matching(os.path.join("/etc/ssh", word))]
+            return files
+
+        files: dict[str, bytes] = self.once("settings " + " ".join(how["inputs"]), read)
+        return files
 
     def below(self, start: str) -> list[str]:
         """The files at or below a path."""
@@ -206,8 +276,11 @@ class Look:
     # Packages and units
 
     def package(self, key: str, how: How) -> Found:
-        """Installed version and hold, from dpkg's own file: quicker than starting dpkg-query."""
-        data = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
+        """Installed version and hold, from dpkg's own file: quicker than starting dpkg-query.
+
+        An update is no difference: a newer version is as sealed, unless the sealed one and no other is meant.
+        """
+        data = self.dpkg()
         name = key.partition(":")[0]
         at = data.find(b"\n\nPackage: " + name.encode() + b"\n")
         fields = {}
@@ -217,9 +290,18 @@ class Look:
                 if colon and field in ("Status", "Version"):
                     fields[field] = value
         status = fields.get("Status", "").split()
-        if status[-1:] != ["installed"]:
-            return {"installed": False, "version": None, "hold": status[:1] == ["hold"]}
-        return {"installed": True, "version": fields.get("Version"), "hold": status[:1] == ["hold"]}
+        held = status[:1] == ["hold"]
+        if not status or status[-1] not in INSTALLED:
+            return {"installed": False, "version": None, "hold": held}
+        version, sealed = fields.get("Version", ""), self.want.get("version") or ""
+        if version != sealed and not exact_version(how, self.want) and at_least(version, sealed):
+            version = sealed
+        return {"installed": True, "version": version, "hold": held}
+
+    def dpkg(self) -> bytes:
+        """All that dpkg knows of packages, two empty lines before each."""
+        data: bytes = self.once("dpkg", lambda: b"\n\n" + bytes_of("/var/lib/dpkg/status"))
+        return data
 
     def unit(self, key: str, how: How) -> Found:
         """A unit's state, enablement and files; all units are asked for at once."""
@@ -349,11 +431,37 @@ class Look:
         return {"exists": False}
 
     def authorized_keys(self, key: str, how: How) -> Found:
-        """The public keys that open an account, each as its line with the fingerprint in the key's place."""
-        lines = [line.strip() for line in text_of(key, "").splitlines()]
-        since = os.stat(key).st_ctime if os.path.exists(key) else None
-        keys = sorted(shown_key(line) for line in lines if line and not line.startswith("#"))
-        return {"keys": keys, "_since": since}
+        """The public keys that open an account, each as its line with the fingerprint in the key's place.
+
+        The key is a file, or an account: then all files count that sshd reads for it and that are no entry of
+        their own. A key that is gone from one of these is no difference, for no task put it there.
+        """
+        if key.startswith("/"):
+            since = os.stat(key).st_ctime if os.path.exists(key) else None
+            return {"keys": sorted(self.keys_in(key)), "_since": since}
+        files = self.files_of(key, how)
+        keys = {f"{path}: {line}" for path in files for line in self.keys_in(path)}
+        since = max((os.stat(path).st_ctime for path in files), default=None)
+        return {"keys": sorted(keys.union(self.want.get("keys") or ())), "_since": since}
+
+    def keys_in(self, path: str) -> list[str]:
+        """A file's keys, or names of principals."""
+        lines = [line.strip() for line in text_of(path, "").splitlines()]
+        return [shown_key(line) for line in lines if line and not line.startswith("#")]
+
+    def files_of(self, account: str, how: How) -> list[str]:
+        """Where sshd looks for an account's keys: what its settings say, in whatever `Match` block."""
+        named = [".ssh/authorized_keys", ".ssh/authorized_keys2"]
+        for data in self.settings(how).values():
+            named += named_in(data, "authorizedkeysfile") + named_in(data, "authorizedprincipalsfile")
+        files: dict[str, None] = {}
+        for row in self.table("passwd"):
+            for pattern in named if row[0] == account else ():
+                parts = pattern.split("%%")
+                for sign, value in (("%h", row[5]), ("%u", account), ("%U", row[2])):
+                    parts = [part.replace(sign, value) for part in parts]
+                files[os.path.normpath(os.path.join(row[5], "%".join(parts)))] = None
+        return [path for path in files if path not in self.key_files and os.path.isfile(path)]
 
     def hostname(self, key: str, how: How) -> Found:
         """The name in force and the one the next boot sets."""
@@ -381,6 +489,42 @@ def setting_path(key: str) -> str:
     return key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
 
 
+def lines_of(data: bytes) -> list[str]:
+    """What a file of settings says: its lines without comments, empty ones, and space that means nothing."""
+    lines = [" ".join(line.split()) for line in data.decode("utf-8", "replace").splitlines()]
+    return [line for line in lines if line and line[0] not in "#;"]
+
+
+def named_in(data: bytes, keyword: str) -> list[str]:
+    """The words behind a keyword of sshd_config(5), wherever it stands."""
+    words = []
+    for line in lines_of(data):
+        line = line.replace('"', "")
+        if line[: len(keyword)].lower() == keyword and line[len(keyword) : len(keyword) + 1] in (" ", "="):
+            words += line[len(keyword) :].lstrip(" =").split()
+    return words
+
+
+def matching(pattern: str) -> list[str]:
+    """The files that a pattern of the shell names."""
+    folder, _, name = pattern.rpartition("/")
+    first, star, last = name.partition("*")
+    paths = [pattern]
+    if any(sign in folder + first + last for sign in "*?["):
+        from glob import glob  # slow to load, and for the patterns that are in use not needed
+
+        paths = glob(pattern)
+    elif star:
+        names = os.listdir(folder) if os.path.isdir(folder) else []
+        paths = [f"{folder}/{x}" for x in names if x.startswith(first) and x.endswith(last) and x[0] != "."]
+    return sorted(path for path in paths if os.path.isfile(path))
+
+
+def left_over(folder: str) -> tuple[str, ...]:
+    """Ends of names that what reads a directory passes over; not every cron does."""
+    return () if folder == "/etc/cron.d" else LEFT_OVER
+
+
 def shown_key(line: str) -> str:
     """A line of authorised keys with the key as its fingerprint, as `ssh-keygen -l` prints it."""
     import binascii
@@ -395,6 +539,47 @@ def shown_key(line: str) -> str:
             digest = binascii.b2a_base64(sha256(raw).digest(), newline=False).decode()
             words[number] = "SHA256:" + digest.rstrip("=")
     return " ".join(words)
+
+
+def exact_version(how: How, want: Found) -> bool:
+    """Whether a package has to have the version that was sealed: a task names it, or it is held."""
+    return bool(how.get("pinned") or want.get("hold"))
+
+
+def at_least(version: str, sealed: str) -> bool:
+    """Whether a package's version is the sealed one or newer, as dpkg compares them (deb-version(7))."""
+    if not version or not sealed:
+        return False
+    for ours, theirs in zip(version_parts(version), version_parts(sealed)):
+        missing = len(theirs) - len(ours)
+        ours, theirs = ours + VERSION_END * missing, theirs + VERSION_END * -missing
+        if ours != theirs:
+            return ours > theirs
+    return True
+
+
+def version_parts(version: str) -> list[list[Any]]:
+    """Epoch, upstream version and revision, each in pieces of letters and a number."""
+    epoch, colon, rest = version.partition(":")
+    upstream, dash, revision = (rest if colon else version).rpartition("-")
+    parts = (epoch if colon else "", upstream if dash else revision, revision if dash else "")
+    return [pieces(part) for part in parts]
+
+
+def pieces(text: str) -> list[Any]:
+    """Letters and the number behind them, again and again, so that lists compare as dpkg does.
+
+    `~` is less than the end, the end less than a letter, a letter less than anything else.
+    """
+    found: list[Any] = []
+    while text:
+        at = next((at for at, letter in enumerate(text) if letter in DIGITS), len(text))
+        order = [-1 if c == "~" else ord(c) if c.isalpha() else ord(c) + 256 for c in text[:at]]
+        rest = text[at:].lstrip(DIGITS)
+        number = text[at : len(text) - len(rest)].lstrip("0")
+        found.append(([*order, 0], len(number), number))
+        text = rest
+    return found
 
 
 KINDS = {

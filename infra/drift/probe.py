@@ -23,7 +23,7 @@ NODE_LIMIT_S = 60
 
 def look(probe: Look, entry: list[Any]) -> dict[str, Any]:
     """What is found for one entry; an error is a finding."""
-    kind, key, how, _want = entry
+    kind, key, how, probe.want = entry
     try:
         return KINDS[kind](probe, key, how)
     except OSError as error:
@@ -68,12 +68,12 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def work(request: dict[str, Any], at: Callable[[int], None]) -> dict[str, Any]:
-    """The answer to a request: `mode`, `salt`, `entries`. `at(i)` is told where we are.
+    """The answer to a request: `mode`, `salt`, `entries`, `key_files`. `at(i)` is told where we are.
 
     Modes: `seal` reads what there is; `scan` compares; `thorough` compares and takes nothing as unchanged.
     """
     entries = request["entries"]
-    probe = Look(request["salt"], request["mode"], entries)
+    probe = Look(request["salt"], request["mode"], entries, request.get("key_files"))
     answer = {"machine": text_of("/etc/machine-id", "").strip(), "clock": time.time()}
     values: list[Any] = []
     for number, entry in enumerate(entries):
@@ -135,7 +135,13 @@ def request_of(
 ) -> dict[str, Any]:
     """The scan of these entries, as the probe takes it."""
     entries = [[e["kind"], e["key"], e.get("how") or {}, e["want"]] for _role, e in pairs]
-    return {"mode": mode, "salt": manifest["salt"], "entries": entries}
+    return {"mode": mode, "salt": manifest["salt"], "entries": entries, "key_files": key_files(manifest)}
+
+
+def key_files(manifest: dict[str, Any]) -> list[str]:
+    """The files of authorised keys that are entries of their own, of whichever role that was not given up."""
+    parts = [part for part in manifest["roles"].values() if part.get("declared", True)]
+    return [e["key"] for part in parts for e in part["entries"] if e["kind"] == "authorized_keys"]
 
 
 def main(path: str) -> int:

@@ -10,8 +10,10 @@ from typing import Any
 
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
 from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
+from infra.drift.looks import exact_version
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
+from infra.drift.trip import login_fingerprint
 
 STANDS_ALONE = frozenset(
     {
@@ -37,7 +39,9 @@ class Obstacles:
     """Paths that are a directory instead of a file, and the like."""
     unmask: list[str] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
-    """Package → sealed version."""
+    """Package → sealed version, where it is to have this one and no other."""
+    updates: dict[str, str] = field(default_factory=dict)
+    """Package → sealed version, where a newer one is as good."""
     holds: dict[str, bool] = field(default_factory=dict)
     remount: dict[str, str] = field(default_factory=dict)
     """Mount point → sealed options."""
@@ -142,9 +146,11 @@ def _unit(found: Obstacles, difference: Difference, _manifest: Manifest) -> None
         found.restart.append(difference.key)
 
 
-def _package(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
+def _package(found: Obstacles, difference: Difference, manifest: Manifest) -> None:
     if version := difference.expected.get("version"):
-        found.packages[difference.key] = str(version)
+        sealed = (e for part in manifest.roles.values() for e in part.entries if e.kind == "package")
+        exact = any(exact_version(e.how, e.want) for e in sealed if e.key == difference.key)
+        (found.packages if exact else found.updates)[difference.key] = str(version)
     if "hold" in difference.expected:
         found.holds[difference.key] = bool(difference.expected["hold"])
 
@@ -165,8 +171,20 @@ def _hostname(found: Obstacles, difference: Difference, _manifest: Manifest) -> 
 
 
 def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    if added := _more(difference, "keys"):
-        found.added_keys[difference.key] = added
+    for line in _more(difference, "keys"):
+        path, _, key = (
+            line.partition(": ") if not difference.key.startswith("/") else (difference.key, "", line)
+        )
+        found.added_keys.setdefault(path, []).append(key)
+
+
+def keep_login(found: Obstacles, fingerprint: str) -> None:
+    """Leave the key that the repair itself logs in with where it is, also where it was not sealed."""
+    kept = {
+        path: [key for key in keys if fingerprint not in key.split()]
+        for path, keys in found.added_keys.items()
+    }
+    found.added_keys = {path: keys for path, keys in kept.items() if keys}
 
 
 def _more(difference: Difference, aspect: str) -> list[str]:
@@ -198,7 +216,10 @@ def plan(
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
-            found = asdict(host_plan(report, manifest))
+            of_host = host_plan(report, manifest)
+            if of_host.obstacles.added_keys:
+                keep_login(of_host.obstacles, login_fingerprint(stack, report.host))
+            found = asdict(of_host)
             found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
             found["roles"] = [role for role in found["roles"] if role not in withheld]
             planned["hosts"][report.host] = found

@@ -4,7 +4,7 @@ and keeps them as manifests on the controller and on the node.
 
 import asyncio
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from infra.drift.findings import explain
 from infra.drift.inputs import role_inputs
 from infra.drift.journal import Change, keep_changes, noted_changes
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
+from infra.drift.looks import at_least, left_over
 from infra.drift.manifest import (
     NODE_COPY,
     Entry,
@@ -42,13 +43,15 @@ Record = Mapping[str, Any]
 """What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
 
 
-def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
-    """The probe's request that reads every claim's values."""
+def probe_request(manifest: Manifest, claims: list[Record], replaced: Collection[str] = ()) -> dict[str, Any]:
+    """The probe's request that reads every claim's values. REPLACED: roles of which nothing else stays."""
     entries = []
     for claim in claims:
         how = dict(claim["how"]) | ({"sha1": True} if "sha1" in claim["reported"] else {})
         entries.append([claim["kind"], claim["key"], how, {}])
-    return {"mode": "seal", "salt": manifest.salt, "entries": entries}
+    kept = [entry for role, part in manifest.roles.items() if role not in replaced for entry in part.entries]
+    known = [entry.key for entry in kept if entry.kind == "authorized_keys"]
+    return {"mode": "seal", "salt": manifest.salt, "entries": entries, "key_files": known}
 
 
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
@@ -83,6 +86,8 @@ def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
     how = {key: value for key, value in claim["how"].items() if key != "sha1"}
     if "_inputs" in found:
         how["sealed"] = found["_inputs"]
+    if "_packaged" in found:
+        how["packaged"] = found["_packaged"]
     text = found.get("_text")
     return Entry(
         kind=claim["kind"],
@@ -114,6 +119,31 @@ def sealed_elsewhere(stack: str, host: str, entry: Entry) -> bool:
         for part in (manifest.roles.values() if manifest else ())
         for known in part.entries
     )
+
+
+def updated(before: Entry, entry: Entry) -> bool:
+    """Whether a package is newer by an update: that needs no task to account for it, where nothing holds it.
+
+    Of a version that a task names, the task has seen to it that it is this one.
+    """
+    now, then = (str(sealed.want.get("version") or "") for sealed in (entry, before))
+    is_another = entry.want.get("installed") and now != then
+    return bool(is_another and not before.want.get("hold") and at_least(now, then))
+
+
+def changed_inputs(before: Entry, entry: Entry) -> set[str]:
+    """The files of a program that are not as sealed, and that no update of a package brought."""
+    files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
+    if "include" not in before.how:  # sealed before included files were looked at
+        files = {path: digest for path, digest in files.items() if path in known or is_below(path, entry)}
+    updated = set(before.how.get("packaged", ())) & set(entry.how.get("packaged", ()))
+    changed = {path for path in {*files, *known} if files.get(path) != known.get(path)}
+    return {path for path in changed - updated if path.startswith("/")}
+
+
+def is_below(path: str, entry: Entry) -> bool:
+    """Whether a file is at or below one of a program's own places."""
+    return any(f"{path}/".startswith(f"{start}/") for start in entry.how["inputs"])
 
 
 class HostSeal:
@@ -171,7 +201,9 @@ class HostSeal:
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
-        return probe_request(self.manifest, [claim for _role, claim in self.claims])
+        done = {role for role, record in self.records.items() if record["whole"]}
+        given_up = self.manifest.roles.keys() - self.inputs.keys()
+        return probe_request(self.manifest, [claim for _role, claim in self.claims], done | given_up)
 
     def merge(self, answer: Mapping[str, Any]) -> None:
         """Take the probe's answer in. TripError when the probe did not get through."""
@@ -233,6 +265,8 @@ class HostSeal:
         claims = self.same[claim["kind"], claim["key"]]
         changed = (claim["kind"], claim["key"]) in self.changed
         own = set().union(*(answered_for(same, before.want, found) for same in claims)) | self._allowed(entry)
+        if entry.kind == "package" and updated(before, entry):
+            return self._own_hold(before, claims, entry)
         if entry.kind == "unit":
             entry = self._own_unit_files(before, entry, changed, own)
             own |= {"dropins", "fragment"}
@@ -335,28 +369,41 @@ class HostSeal:
         governed = self._governed()
         if entry.kind == "listing":
             old, new = set(before.want["names"] or ()), set(entry.want["names"] or ())
+            old = {name for name in old if not name.endswith(left_over(entry.key))}
             strangers = {n for n in new - old if posixpath.join(entry.key, n) not in governed}
             lost = {n for n in old - new if posixpath.join(entry.key, n) not in governed}
             if strangers or lost:
                 self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
             return entry.model_copy(update={"want": {"names": sorted((new - strangers) | lost)}})
-        files, known = entry.how.get("sealed", {}), before.how.get("sealed", {})
-        changed = [path for path in {*files, *known} if files.get(path) != known.get(path)]
-        foreign = [path for path in changed if files.get(path) not in self._contents(path)]
+        files, changed = entry.how.get("sealed", {}), changed_inputs(before, entry)
+        foreign = {path for path in changed if files.get(path) not in self._contents(path)}
         if not foreign:
             return entry
         self.not_repaired.append(f"{entry.kind} {entry.key} ({', '.join(sorted(foreign))})")
         return before
 
     def _own_keys(self, before: Entry, entry: Entry) -> Entry:
-        """New keys count where a task put them there; a task's key of old, as long as a task wants it."""
+        """New keys count where a task put them there; a task's key of old, as long as a task wants it.
+
+        Of an account those count as well that were known in a file that is no entry of its own any more, and
+        none is missed: no task put it there.
+        """
         old, new, own = set(before.want["keys"]), set(entry.want["keys"]), set(entry.how["own"])
         given_up = set(before.how.get("own", ())) - own
+        if account := not entry.key.startswith("/"):
+            old |= self._keys_in_files()
         strangers = (new - old - own) | (new & given_up)
-        lost = old - new - given_up - set(entry.how["taken"])
+        lost = set() if account else old - new - given_up - set(entry.how["taken"])
         if strangers or lost:
             self.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
         return entry.model_copy(update={"want": {"keys": sorted((new - strangers) | lost)}})
+
+    def _keys_in_files(self) -> set[str]:
+        """The keys in files that were sealed as entries of their own, as an account shows them; no task's."""
+        entries = [entry for part in self.manifest.roles.values() for entry in part.entries]
+        files = [entry for entry in entries if entry.kind == "authorized_keys" and entry.key.startswith("/")]
+        known = ((file, key) for file in files for key in file.want["keys"])
+        return {f"{file.key}: {key}" for file, key in known if key not in file.how.get("own", ())}
 
     def _file(self, role: str, record: Record, entries: list[Entry], problems: list[str]) -> None:
         """Replace the role's part where the run covered the whole role, else complete it."""
@@ -393,7 +440,8 @@ class HostSeal:
             for entry in part.entries:
                 if (same := fresh.get((entry.kind, entry.key))) and set(same.want) >= set(entry.want):
                     entry.want = {aspect: same.want[aspect] for aspect in entry.want}
-                    entry.how, entry.text = same.how, same.text
+                    pinned = {"pinned": True} if entry.how.get("pinned") else {}  # by a task of its own
+                    entry.how, entry.text = same.how | pinned, same.text
 
 
 def _with_tasks_of(old: RoleManifest, entry: Entry) -> Entry:

@@ -22,7 +22,7 @@ import asyncssh
 from infra import ROOT
 from infra.drift.looks import KINDS
 from infra.errors import CausewayError
-from infra.handoff.contract import Contract
+from infra.handoff.contract import Contract, load_contract, stack_dir
 
 CONNECT_TIMEOUT_S = 10
 PROBE_LIMIT_S = 20
@@ -202,6 +202,13 @@ class Trips:
         if not isinstance(answer, dict):
             raise TripError("the probe's answer makes no sense", reached=True)
         return answer
+
+
+def login_fingerprint(stack: str, host: str) -> str:
+    """The fingerprint of the key that logs in to a host. CausewayError when the key cannot be read."""
+    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    region = contract.regions[contract.region_of(host)]
+    return str(Trips(contract).key(region.ssh_private_key_file).get_fingerprint())
 
 
 async def execute(

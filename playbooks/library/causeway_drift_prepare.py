@@ -55,7 +55,7 @@ ASIDE = Path("/var/lib/causeway/aside")
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
 INSTALL = (
     *("apt-get", "install", "--yes", "--quiet", "--no-install-recommends"),
-    *("--allow-downgrades", "--allow-change-held-packages"),
+    "--allow-change-held-packages",
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
 )
 
@@ -117,10 +117,25 @@ class Preparation:
         """Sealed versions, where the archive still has them (the role decides otherwise), and holds."""
         for name, version in self.todo.get("packages", {}).items():
             pin = f"{name}={version}"
-            self.do(f"installed {pin}", lambda pin=pin: self.command(*INSTALL, pin))
+            self.do(f"installed {pin}", lambda pin=pin: self.command(*INSTALL, "--allow-downgrades", pin))
+        for name, version in self.todo.get("updates", {}).items():
+            if not self.has(name, version):
+                self.do(f"installed {name}, {version} or newer", lambda n=name, v=version: self.update(n, v))
         for name, hold in self.todo.get("holds", {}).items():
             verb = "hold" if hold else "unhold"
             self.do(f"{verb} {name}", lambda name=name, verb=verb: self.command("apt-mark", verb, name))
+
+    def has(self, name: str, version: str) -> bool:
+        """Whether a package has this version or a newer one: it may have been updated since the scan."""
+        query = ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", name]
+        state, _, installed = str(self.module.run_command(query)[1]).partition(" ")
+        at_least = ("dpkg", "--compare-versions", installed, "ge", version)
+        return state == "installed" and self.command(*at_least) == 0
+
+    def update(self, name: str, version: str) -> None:
+        """The sealed version, else what the archive has by now; nothing is downgraded for it."""
+        if self.command(*INSTALL, f"{name}={version}") != 0:
+            self.command(*INSTALL, name)
 
     def added(self) -> None:
         """Files and keys that no task accounts for."""
@@ -135,6 +150,7 @@ class Preparation:
             self.stranger(path)
         for path, keys in self.todo.get("added_keys", {}).items():
             if self.consent:
+                self.thaw(path)
                 self.do(f"took keys out of {path}", lambda p=path, k=keys: self.take_out(p, k))
             else:
                 self.left.append(f"{len(keys)} keys in {path}")

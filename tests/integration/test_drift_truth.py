@@ -17,6 +17,12 @@ OLDER = (
     " && sed -i 's/^Version: .*/Version: 0.1/' older/DEBIAN/control && dpkg-deb -b older older.deb"
     " && dpkg -i --force-downgrade --force-confold older.deb"
 )
+NEWER = (
+    "cd /tmp && rm -rf newer && apt-get download -q iproute2 && dpkg-deb -R iproute2*.deb newer"
+    " && sed -i 's/^Version: .*/Version: 9:99/' newer/DEBIAN/control && dpkg-deb -b newer newer.deb"
+    " && dpkg -i --force-confold newer.deb"
+)
+"""An update, as unattended upgrades make one."""
 NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
 KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
 USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
@@ -57,6 +63,11 @@ DRIFTS = {
         ("user", "truth", "usermod -s /bin/bash -G daemon truth && echo truth:guess | chpasswd"),
         ("authorized_keys", KEYS, f"echo '{NEW_KEY}' >> {KEYS}"),
         ("authorized_keys", ROOTS_KEYS, f"sed -i '1i {NEW_KEY}' {{}}"),
+        ("authorized_keys", "root", f"echo '{NEW_KEY}' >> {ROOTS_KEYS}2"),
+        ("authorized_keys", "truth", f"echo '{NEW_KEY}' >> {KEYS}2"),
+        ("unit", "ssh.service",
+         "cd /etc/systemd/system && mkdir -p {}.d && echo '[Service]' > {}.d/x.conf"
+         " && systemctl daemon-reload"),
         ("unit", "truth.service", "systemctl stop truth && systemctl disable -q truth"),
         ("route", "192.0.2.0/24", "ip route del 192.0.2.0/24"),
         ("file", "/usr/local/lib/truth.bin",
@@ -144,6 +155,8 @@ ADDED = (
     ("listing", "/etc/profile.d", "stranger.sh"),
     ("authorized_keys", ROOTS_KEYS, "stranger"),
     ("authorized_keys", KEYS, "stranger"),
+    ("authorized_keys", "root", f"{ROOTS_KEYS}2"),
+    ("authorized_keys", "truth", f"{KEYS}2"),
     ("effective", "sshd -T", "maxsessions 3"),
     ("check", "causeway-roce check", "rail0 address differs"),
 )
@@ -175,9 +188,9 @@ def govern_more(folder: Path) -> None:
         main.write("- name: The truth\n  ansible.builtin.import_tasks: truth.yml\n")
 
 
-def scan(checkout: Checkout, expect: int = 0) -> dict[str, Report]:
+def scan(checkout: Checkout, expect: int = 0, *words: str) -> dict[str, Report]:
     """Node → report."""
-    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", expect=expect)
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", *words, expect=expect)
     reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     return {report["host"]: report for report in reports}
 
@@ -277,6 +290,41 @@ def test_log_rotation_is_no_drift(standing: Checkout, after: dict[str, Report]) 
             node, "sh", "-c", "journalctl --rotate; logrotate -f /etc/logrotate.conf 2>/dev/null; true"
         )
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_an_update_is_no_drift_and_no_repair_takes_it_back(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    assert after
+    version = ("dpkg-query", "--show", "--showformat=${Version}", "iproute2")
+    drift(standing, A, NEWER)
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    drift(standing, A, "echo '# changed' >> /etc/hosts && apt-get -qy purge unattended-upgrades")
+    assert ("base", "package", "iproute2") not in found(scan(standing, DRIFTED)[A])
+    text = repair(standing, "-e", "repair_verify=false")
+    assert "still differs" not in text, "the seal takes the new version"
+    assert standing.on_node(A, *version) == "9:99"
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_a_match_block_is_found_by_every_scan_and_a_converge_does_not_bless_it(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    """`sshd -T` tells nothing of it."""
+    assert after
+    main, included = "/etc/ssh/sshd_config", "/etc/ssh/truth.conf"
+    block = "Match Address 10.0.0.0/8\\n  PermitRootLogin yes\\n"
+    for file in (main, included):
+        drift(standing, A, f"cp -p {main} /root/kept; printf '{block}' >> {file}")
+        drift(standing, A, f"grep -q {included} {main} || sed -i '1i Include {included}' {main}")
+        for words in ((), ("--thorough",)):
+            report = scan(standing, DRIFTED, "--host", A, *words)[A]
+            assert found(report) == {("base", "effective", "sshd -T")}
+            assert f"{file}: Match Address 10.0.0.0/8" in str(report)
+        text = repair(standing, "-e", "repair_verify=false", expect=2)
+        assert "Match Address" in text
+        drift(standing, A, f"mv /root/kept {main}; rm -f {included}")
+        assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
 ALONE = [(node, command) for node, command, _, kind, _ in TABLE if kind in STANDS_ALONE]

@@ -1,13 +1,14 @@
 """What a repair does before the roles run, where no role of today needs it on a live node."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from infra.drift.looks import setting_path
+from infra.drift.looks import at_least, setting_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -69,3 +70,52 @@ def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:
     commands: list[list[str]] = []
     assert prepared(module, commands, restart=["x.service"]) == ["restarted x.service"]
     assert commands == [["systemctl", "daemon-reload"], ["systemctl", "try-restart", "x.service"]]
+
+
+class Archive:
+    """A node's packages and what `apt-get` would do about them: names and versions, nothing real."""
+
+    def __init__(self, installed: str | None, *offered: str) -> None:
+        self.installed, self.offered = installed, offered
+
+    def run_command(self, argv: list[str], **_options: Any) -> tuple[int, str, str]:
+        """dpkg itself compares; the rest as apt-get's manual says."""
+        if argv[0] == "dpkg":
+            return subprocess.run(argv, check=False).returncode, "", ""
+        if argv[0] == "dpkg-query":
+            return (0, f"installed {self.installed}", "") if self.installed else (1, "", "no packages found")
+        version = argv[-1].partition("=")[2] or self.offered[-1]
+        older = self.installed and not at_least(version, self.installed)
+        if version not in self.offered or (older and "--allow-downgrades" not in argv):
+            return 100, "", "E: it cannot be done"
+        self.installed = version
+        return 0, "", ""
+
+
+def after(module: ModuleType, archive: Archive, **obstacles: Any) -> tuple[list[str], str | None]:
+    """What was done, and the version that is installed then."""
+    parameters = {"obstacles": obstacles, "remove_added": False}
+    ansible = SimpleNamespace(params=parameters, check_mode=False, run_command=archive.run_command)
+    preparation = module.Preparation(ansible)
+    preparation.all()
+    return list(preparation.changes), archive.installed
+
+
+def test_an_update_is_never_taken_back(module: ModuleType) -> None:
+    updated_since = Archive("1:9.2-10", "1:9.2-3", "1:9.2-10")
+    assert after(module, updated_since, updates={"x": "1:9.2-3"}) == ([], "1:9.2-10")
+
+
+@pytest.mark.parametrize("before", [None, "1:9.2-2"])
+def test_an_older_or_missing_package_is_brought_to_the_sealed_version_or_beyond(
+    module: ModuleType, before: str | None
+) -> None:
+    said = ["installed x, 1:9.2-3 or newer"]
+    assert after(module, Archive(before, "1:9.2-3"), updates={"x": "1:9.2-3"}) == (said, "1:9.2-3")
+    newer_only = Archive(before, "1:9.2-10")
+    assert after(module, newer_only, updates={"x": "1:9.2-3"}) == (said, "1:9.2-10")
+
+
+def test_a_version_that_a_task_names_comes_back_exactly(module: ModuleType) -> None:
+    done, version = after(module, Archive("2", "1", "2"), packages={"x": "1"})
+    assert (done, version) == (["installed x=1"], "1")

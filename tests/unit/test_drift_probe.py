@@ -1,5 +1,6 @@
 """The probe as it runs on a node: one bare file, started by the Python that is there, on real files."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from infra.drift import probe
-from infra.drift.looks import KINDS, LARGE_BYTES, Look, shown_key
+from infra.drift.looks import KINDS, LARGE_BYTES, Look, at_least, shown_key
 from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
 
@@ -294,3 +297,313 @@ def test_systemds_answers_are_read_as_d_bus_lays_them_out(body: bytes, value: ob
 def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
     path = b"/org/freedesktop/systemd1/unit/_31_2dx_40y_2eservice\0"
     assert path in question(1, "1-x@y.service", "Unit", "LoadState")
+
+
+VERSIONS = (
+    *("1:9.2p1-2+deb12u3", "1:9.2p1-2+deb12u10", "1:9.2p1-2", "9.2p1-2", "2:1.0", "0:1.0", "1.0", "1.0-0"),
+    *("1.0-1", "1.0~rc1-1", "1.0~~", "1.0~", "1.0+dfsg-1~bpo12+1", "1.0.1", "1.0a", "1.0-1-1", "1.0a0", "10"),
+    *("2024b-0+deb12u1", "2025b-0+deb12u2", "01.0", "1.00", "1.0-1ubuntu0.1", "1.0-1build1", "0~", "0"),
+)
+
+
+def as_dpkg_says(one: str, other: str) -> bool:
+    return subprocess.run(["dpkg", "--compare-versions", one, "ge", other], check=False).returncode == 0
+
+
+def test_versions_that_are_known_to_be_hard_compare_as_dpkg_says() -> None:
+    pairs = [(one, other) for one in VERSIONS for other in VERSIONS]
+    wrong = [pair for pair in pairs if at_least(*pair) != as_dpkg_says(*pair)]
+    assert wrong == []
+
+
+def versions() -> st.SearchStrategy[str]:
+    upstream = st.from_regex(r"[0-9][0-9a-zA-Z.+~]{0,8}(-[0-9a-zA-Z.+~]{1,4})?", fullmatch=True)
+    few = st.from_regex(r"[01][01aZ.+~]{0,5}(-[01a.+~]{1,3})?", fullmatch=True)  # which often begin alike
+    epoch = st.sampled_from(["", "", "0:", "1:", "10:"])
+    return st.builds("{}{}".format, epoch, upstream | few)
+
+
+@settings(max_examples=300, deadline=None)
+@given(versions(), versions())
+def test_any_two_versions_compare_as_dpkg_says(one: str, other: str) -> None:
+    assert at_least(one, other) == as_dpkg_says(one, other)
+    assert at_least(one, one)
+
+
+@given(st.text(), st.text())
+def test_no_text_stops_the_comparison(one: str, other: str) -> None:
+    assert at_least(one, other) in (True, False)
+
+
+@pytest.fixture
+def dpkg(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has dpkg say this of package x; what the probe finds different, given what was sealed of it."""
+
+    def differs(status: str, version: str, sealed: dict[str, Any], **how: Any) -> Any:
+        text = f"Package: x\nStatus: {status}\nVersion: {version}\n\n"
+        monkeypatch.setattr("infra.drift.looks.bytes_of", lambda _path: text.encode())
+        found = probe.difference(Look(SALT, "scan", []), ["package", "x", how, sealed])
+        return found and found["found"]
+
+    return differs
+
+
+SEALED = {"installed": True, "version": "1:9.2-3", "hold": False}
+OK = "install ok installed"
+
+
+def test_an_update_is_no_difference_and_a_downgrade_is(dpkg: Any) -> None:
+    for version in ("1:9.2-3", "1:9.2-10", "2:0"):
+        assert dpkg(OK, version, SEALED) is None
+    for version in ("1:9.2-2", "9.3-1", "1:9.2-3~bpo1"):
+        assert dpkg(OK, version, SEALED) == {"version": version}
+    assert dpkg("deinstall ok config-files", "1:9.2-4", SEALED) == {"installed": False, "version": None}
+    assert dpkg("install ok half-configured", "1:9.2-4", SEALED)["installed"] is False
+    assert dpkg("install ok triggers-pending", "1:9.2-4", SEALED) is None, "an update is at work"
+
+
+def test_a_version_that_is_held_or_named_is_that_one_and_no_newer_one(dpkg: Any) -> None:
+    held = SEALED | {"hold": True}
+    assert dpkg("hold ok installed", "1:9.2-10", held) == {"version": "1:9.2-10"}
+    assert dpkg(OK, "1:9.2-10", held) == {"version": "1:9.2-10", "hold": False}
+    assert dpkg(OK, "1:9.2-10", SEALED, pinned=True) == {"version": "1:9.2-10"}
+    assert dpkg("hold ok installed", "1:9.2-10", SEALED) == {"hold": True}, "somebody holds the newer one"
+    gone = {"installed": False, "version": None, "hold": False}
+    assert dpkg(OK, "1", gone) == {"installed": True, "version": "1"}
+
+
+@pytest.fixture
+def sshd(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A folder like /etc/ssh, and how its program is asked: one that says the same whatever the files say.
+
+    So does `sshd -T` of what stands in a `Match` block.
+    """
+    (tmp_path / "sshd_config.d").mkdir()
+    (tmp_path / "sshd_config.d" / "00.conf").write_text("PasswordAuthentication no\n")
+    (tmp_path / "more.conf").write_text("# nothing yet\n")
+    main = tmp_path / "sshd_config"
+    main.write_text(
+        f"Include {tmp_path}/sshd_config.d/*.conf\n\n# a comment\nUsePAM  yes\ninclude={tmp_path}/mo*\n"
+    )
+    inputs = [str(main), str(tmp_path / "sshd_config.d")]
+    how = {"inputs": inputs, "argv": ["echo", "usepam yes"], "lines": True, "include": ["include"]}
+    sealed = seal("effective", "sshd -T", **how)
+    want = {"output": sealed["output"], "lines": sealed["lines"]}
+    return tmp_path, {"want": want, **how, "sealed": sealed["_inputs"]}
+
+
+MATCH = "Match Address 10.0.0.0/8\n  PermitRootLogin yes\n"
+OPENED = (
+    ("at the end of the main file", lambda folder: append(folder / "sshd_config", MATCH)),
+    ("in a file beside a role's own", lambda folder: append(folder / "sshd_config.d" / "zz.conf", MATCH)),
+    ("in a role's own file", lambda folder: append(folder / "sshd_config.d" / "00.conf", MATCH)),
+    ("in an included file", lambda folder: append(folder / "more.conf", MATCH)),
+    ("in a new file of that name", lambda folder: append(folder / "mobile", MATCH)),
+    ("in a file that is included from now on", lambda folder: include_another(folder)),
+    ("by the order of the lines", lambda folder: turn_around(folder / "sshd_config")),
+)
+
+
+def append(file: Path, text: str) -> None:
+    with file.open("a") as opened:
+        opened.write(text)
+
+
+def include_another(folder: Path) -> None:
+    (folder / "else").write_text(MATCH)
+    append(folder / "more.conf", f'Include "{folder}/else"\n')
+
+
+def turn_around(file: Path) -> None:
+    file.write_text("\n".join(reversed(file.read_text().splitlines())))
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+@pytest.mark.parametrize("change", [change for _, change in OPENED], ids=[where for where, _ in OPENED])
+def test_what_a_program_does_not_tell_of_itself_is_found_in_its_files(
+    sshd: tuple[Path, dict[str, Any]], change: Any, mode: str
+) -> None:
+    folder, how = sshd
+    assert scan("effective", "sshd -T", mode=mode, **how) is None
+    change(folder)
+    found = scan("effective", "sshd -T", mode=mode, **how)
+    assert found is not None
+    assert set(found["found"]) == {"lines"}
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_a_comment_is_no_difference_and_an_older_manifest_knows_no_lines(
+    sshd: tuple[Path, dict[str, Any]], mode: str
+) -> None:
+    folder, how = sshd
+    append(folder / "sshd_config", "\n   # another\n\n")
+    assert scan("effective", "sshd -T", mode=mode, **how) is None
+    append(folder / "sshd_config", MATCH)
+    older = {"want": {"output": how["want"]["output"]}, "sealed": how["sealed"]}
+    older |= {"inputs": how["inputs"], "argv": how["argv"]}
+    assert scan("effective", "sshd -T", mode=mode, **older) is None
+    assert scan("effective", "sshd -T", mode=mode, **how)
+
+
+class Packaged:
+    """What a package ships: its version, and a file of settings as dpkg and ucf keep it."""
+
+    def __init__(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.file, self.patch = file, monkeypatch
+        self.how = {"inputs": [str(file)], "argv": ["echo", "default"], "lines": True, "package": "x"}
+
+    def update(self, version: str, text: str, *, by_ucf: bool = False) -> None:
+        """The package at this version, with this text as its file."""
+        md5 = hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+        status = f"\n\nPackage: x\nStatus: install ok installed\nVersion: {version}\n"
+        status += f"Conffiles:\n {self.file} {'0' * 32 if by_ucf else md5}\n\n"
+        ucf = f"{md5 if by_ucf else '0' * 32}  {self.file}\n"
+        self.file.write_text(text)
+        self.patch.setattr(Look, "dpkg", lambda _: status.encode())
+        self.patch.setattr("infra.drift.looks.UCF", str(self.file.with_name("ucf")))
+        self.file.with_name("ucf").write_text(ucf)
+
+    def seal(self) -> None:
+        """Seal what there is."""
+        sealed = probe.sealed(Look(SALT, "seal", []), ["effective", "p", self.how, {}])
+        self.want = {"output": sealed["output"], "lines": sealed["lines"]}
+        self.how |= {"sealed": sealed["_inputs"], "packaged": sealed["_packaged"]}
+
+    def differs(self, mode: str) -> bool:
+        """Whether a scan finds a difference."""
+        return probe.difference(Look(SALT, mode, []), ["effective", "p", self.how, self.want]) is not None
+
+
+@pytest.fixture
+def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packaged:
+    return Packaged(tmp_path / "x.conf", monkeypatch)
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+@pytest.mark.parametrize("by_ucf", [False, True], ids=["dpkg", "ucf"])
+def test_settings_that_an_update_brought_are_no_difference(
+    packaged: Packaged, mode: str, by_ucf: bool
+) -> None:
+    packaged.update("1", "level 1\n", by_ucf=by_ucf)
+    packaged.seal()
+    assert packaged.differs(mode) is False
+    packaged.update("2", "level 2\n", by_ucf=by_ucf)
+    assert packaged.differs(mode) is False
+    packaged.how["argv"] = ["echo", "another default"]
+    assert packaged.differs(mode) is False, "that of the newer program"
+    append(packaged.file, "level 3\n")
+    assert packaged.differs(mode) is True
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_what_a_newer_program_makes_of_the_same_lines_is_no_difference(packaged: Packaged, mode: str) -> None:
+    packaged.update("1", "level 1\n")
+    packaged.seal()
+    packaged.update("2", "level 1\n")
+    packaged.how["argv"] = ["echo", "another default"]
+    append(packaged.file, "# a comment\n")
+    assert packaged.differs(mode) is False, "the program had to be asked"
+    append(packaged.file, "level 2\n")
+    assert packaged.differs(mode) is True
+
+
+@pytest.mark.parametrize("mode", ["scan", "thorough"])
+def test_settings_that_were_changed_and_are_as_shipped_again_are_a_difference(
+    packaged: Packaged, mode: str
+) -> None:
+    packaged.update("1", "open yes\n")
+    packaged.file.write_text("open no\n")
+    packaged.seal()
+    packaged.update("2", "open yes\n")
+    assert packaged.differs(mode) is True
+
+
+def test_a_program_that_says_something_else_of_the_same_files_is_found_by_a_thorough_scan(
+    packaged: Packaged,
+) -> None:
+    packaged.update("2", "level 1\n")
+    packaged.seal()
+    packaged.how["argv"] = ["echo", "something else"]
+    assert [packaged.differs(mode) for mode in ("scan", "thorough")] == [False, True]
+    packaged.update("1", "level 1\n")
+    assert packaged.differs("scan") is True, "an older program is no update"
+
+
+def test_what_an_update_leaves_beside_a_file_is_no_difference(tmp_path: Path) -> None:
+    (tmp_path / "50x.conf").touch()
+    (tmp_path / "old.dpkg-old").touch()
+    names = seal("listing", tmp_path)["names"]
+    assert names == ["50x.conf"]
+    (tmp_path / "50x.conf.dpkg-dist").touch()
+    assert scan("listing", tmp_path, {"names": names}) is None
+    assert scan("listing", tmp_path, {"names": [*names, "gone.ucf-old"]}) is None, "in an older manifest"
+    (tmp_path / "50x.conf.dpkg").touch()
+    assert scan("listing", tmp_path, {"names": names})
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
+
+
+@pytest.fixture
+def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The keys that a look finds of the account ops, whose home is the folder `ops`."""
+    home = tmp_path / "ops"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "authorized_keys").write_text(f"# comment\n{KEY} first\n")
+    (tmp_path / "sshd_config").write_text("UsePAM yes\n")
+    rows = [["root", "x", "0", "0", "", "/root", "/bin/sh"], ["ops", "x", "7", "7", "", str(home), "/bin/sh"]]
+    monkeypatch.setattr(Look, "table", lambda *_: rows)
+    how = {"inputs": [str(tmp_path / "sshd_config")], "include": ["include"]}
+
+    def keys(want: list[str] | None = None, *key_files: Path) -> list[str]:
+        look = Look(SALT, "scan", [["authorized_keys", "ops", how, {}]], [str(path) for path in key_files])
+        look.want = {} if want is None else {"keys": want}
+        found: list[str] = look.authorized_keys("ops", how)["keys"]
+        return [line.replace(f"{tmp_path}/", "") for line in found]
+
+    return keys
+
+
+SIGNED = shown_key(KEY)
+PLACES = (
+    (".ssh/authorized_keys2", "UsePAM yes", "ops/.ssh/authorized_keys2"),
+    ("keys", "AuthorizedKeysFile %h/keys", "ops/keys"),
+    ("more", "Match User ops\n  authorizedkeysfile=.ssh/none more", "ops/more"),
+    ("../ops.7.%", 'AuthorizedKeysFile "{}/%u.%U.%%"', "ops.7.%"),
+    ("principals", "AuthorizedPrincipalsFile %h/principals", "ops/principals"),
+)
+
+
+@pytest.mark.parametrize(("file", "setting", "shown"), PLACES, ids=[shown for *_, shown in PLACES])
+def test_a_key_that_opens_an_account_is_found_wherever_sshd_looks_for_it(
+    ops: Any, tmp_path: Path, file: str, setting: str, shown: str
+) -> None:
+    (tmp_path / "sshd_config").write_text(setting.replace("{}", str(tmp_path)))
+    known = ops()
+    assert known == [f"ops/.ssh/authorized_keys: {SIGNED} first"]
+    (tmp_path / "ops" / file).write_text(KEY)
+    assert set(ops()) - set(known) == {f"{shown}: {SIGNED}"}
+
+
+def test_of_an_account_only_what_is_added_differs_and_files_with_an_entry_of_their_own_do_not_count(
+    ops: Any, tmp_path: Path
+) -> None:
+    known = ops()
+    own = tmp_path / "ops" / ".ssh" / "authorized_keys"
+    assert ops(None, own) == []
+    own.write_text("")
+    assert ops(known) == known
+    own.with_name("authorized_keys2").mkdir()
+    assert ops() == [], "sshd reads no directory"
+    (tmp_path / "sshd_config").write_text("AuthorizedKeysFile none\n")
+    assert ops() == []
+
+
+def test_a_scan_of_one_role_knows_of_the_keys_that_another_role_governs() -> None:
+    def part(*keys: str, **changes: Any) -> dict[str, Any]:
+        entries = [{"kind": "authorized_keys", "key": key, "how": {}, "want": {}} for key in keys]
+        return {"entries": entries, **changes}
+
+    roles = {"base": part("root"), "more": part("/root/k"), "gone": part("/root/g", declared=False)}
+    request = probe.request_of({"salt": SALT, "roles": roles}, [("base", roles["base"]["entries"][0])])
+    assert request["key_files"] == ["root", "/root/k"], "what a role left that was given up is nobody's"

@@ -88,7 +88,11 @@ RECORDED = [
     (task("group", name="gpu"), {("group", "gpu"): {"exists": True}}),
     (
         task("ansible.posix.authorized_key", {"keyfile": "/root/.ssh/authorized_keys"}, user="root"),
-        {("authorized_keys", "/root/.ssh/authorized_keys"): {}, ("file", "/root/.ssh/authorized_keys"): {}},
+        {
+            ("authorized_keys", "/root/.ssh/authorized_keys"): {},
+            ("file", "/root/.ssh/authorized_keys"): {},
+            ("authorized_keys", "root"): {},
+        },
     ),
     (task("hostname", name="tokyo-gpu-0"), {("hostname", "hostname"): {"live": "tokyo-gpu-0"}}),
     (
@@ -219,3 +223,17 @@ def test_all_tasks_that_govern_a_thing_are_known() -> None:
     ]
     claim = recorded(*made).claims["file", "/etc/x"]
     assert (claim["tasks"], claim["task"]) == (["a", "b"], "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "how"),
+    [
+        ("chrony", "chrony", {}),
+        ("frr=8.4.4-1.1~deb12u1", "frr", {"pinned": True}),
+        ("frr=8.4*", "frr", {"pinned": True}),
+        ("frr>=8.4", "frr", {}),
+        ("frr/bookworm-backports", "frr", {}),
+    ],
+)
+def test_a_task_that_names_a_version_means_it(name: str, key: str, how: dict[str, Any]) -> None:
+    assert recorded(task("apt", name=name)).claims["package", key]["how"] == how

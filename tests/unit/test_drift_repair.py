@@ -1,10 +1,14 @@
 """What a repair does beyond running roles, planned from what a scan found."""
 
+from pathlib import Path
 from typing import Any
 
+import asyncssh
+
 from infra.drift.findings import Difference, HostReport, RoleReport
+from infra.drift.looks import shown_key
 from infra.drift.manifest import Entry, Manifest, RoleManifest, UncoveredTask
-from infra.drift.repair import HostPlan, host_plan, in_words
+from infra.drift.repair import HostPlan, Obstacles, host_plan, in_words, keep_login
 
 
 def plan_for(kind: str, key: str, expected: dict[str, Any], found: dict[str, Any]) -> HostPlan:
@@ -16,7 +20,8 @@ def plan_for(kind: str, key: str, expected: dict[str, Any], found: dict[str, Any
         want={},
         how={"inputs": ["/etc/ssh/sshd_config.d"], "sealed": {own.key: "1"}},
     )
-    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, sshd])})
+    held = Entry(kind="package", key="p", task="t", want={"version": "2", "hold": True})
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, sshd, held])})
     report = HostReport("n", "r", "drift")
     report.roles["base"] = RoleReport("drift", [Difference("base", "t", kind, key, expected, found)])
     report.roles["tcp_tuning"] = RoleReport("clean")
@@ -152,3 +157,37 @@ def test_a_repair_says_first_how_it_stands_and_what_differs_on_which_node() -> N
     ]
     nothing = list(in_words(5, {"hosts": {}, "unreachable": {}}))
     assert nothing == ["5 nodes scanned, 0 differ, 0 cannot be scanned: nothing to repair"]
+
+
+def test_an_older_package_is_updated_and_only_a_named_version_is_brought_back_as_it_was() -> None:
+    report = HostReport("n", "r", "drift")
+    sealed = {"version": "2", "hold": False}
+    entries = [
+        Entry(kind="package", key="free", task="t", want=sealed),
+        Entry(kind="package", key="named", task="t", want=sealed, how={"pinned": True}),
+        Entry(kind="package", key="held", task="t", want=sealed | {"hold": True}),
+    ]
+    differs = [Difference("base", "t", "package", e.key, {"version": "2"}, {"version": "1"}) for e in entries]
+    report.roles["base"] = RoleReport("drift", differs)
+    found = host_plan(report, Manifest(host="n", roles={"base": RoleManifest(entries=entries)})).obstacles
+    assert (found.packages, found.updates) == ({"named": "2", "held": "2"}, {"free": "2"})
+
+
+def test_an_accounts_added_keys_are_taken_out_of_the_files_in_which_they_are() -> None:
+    added = ["/root/.ssh/authorized_keys2: ssh-ed25519 SHA256:x evil", "/etc/keys/root: ssh-rsa SHA256:y"]
+    sealed = "/root/.ssh/authorized_keys: ssh-rsa SHA256:z known"
+    plan = plan_for("authorized_keys", "root", {"keys": [sealed]}, {"keys": [sealed, *added]})
+    assert plan.obstacles.added_keys == {
+        "/root/.ssh/authorized_keys2": ["ssh-ed25519 SHA256:x evil"],
+        "/etc/keys/root": ["ssh-rsa SHA256:y"],
+    }
+
+
+def test_the_key_of_the_repair_itself_is_never_taken_out(tmp_path: Path) -> None:
+    for name in ("ours", "strangers"):
+        asyncssh.generate_private_key("ssh-ed25519", name).write_private_key(tmp_path / name)
+    keys = {name: asyncssh.read_private_key(tmp_path / name) for name in ("ours", "strangers")}
+    ours, strangers = (shown_key(key.export_public_key().decode()) for key in keys.values())
+    found = Obstacles(added_keys={"/root/a": [ours, strangers], "/root/b": [f"no-pty {ours}"]})
+    keep_login(found, str(keys["ours"].get_fingerprint()))
+    assert found.added_keys == {"/root/a": [strangers]}

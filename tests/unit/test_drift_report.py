@@ -37,6 +37,18 @@ EXPLAINED = [
     ("listing", {"names": ["a", "b"]}, {"names": ["b", "c"]}, "added: c; missing: a"),
     ("listing", {"names": ["a"]}, {"names": None}, "is gone"),
     ("effective", {"output": ["x 1"]}, {"output": ["x 2"]}, "added: x 2; missing: x 1"),
+    (
+        "effective",
+        {"lines": ["f: a"]},
+        {"lines": ["f: a", "f: Match all"]},
+        "in its files added: f: Match all",
+    ),
+    (
+        "effective",
+        {"output": ["x 1"], "lines": []},
+        {"output": [], "lines": ["f: a"]},
+        "missing: x 1; in its files added: f: a",
+    ),
     ("package", {"version": "2"}, {"version": "1"}, "version is 1, expected 2"),
     ("unit", {"enabled": "enabled"}, {"enabled": ""}, "enabled is none, expected enabled"),
     ("user", {"password": "a"}, {"password": "b"}, "its password was changed"),

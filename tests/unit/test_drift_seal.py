@@ -161,7 +161,7 @@ def test_a_difference_that_no_task_made_is_not_sealed_away() -> None:
     assert made.not_repaired == ["package x: version is 1, expected 2"]
     seal({"base": record(claim("package", "x", changed=True))}, {**package, "version": "3"})
     assert wants()["package", "x"]["version"] == "3", "this time a task did it"
-    seal({"base": record(claim("package", "x"))}, {**package, "version": "4"}, inputs="i2")
+    seal({"base": record(claim("package", "x"))}, {**package, "version": "1"}, inputs="i2")
     assert wants()["package", "x"]["version"] == "3", "that the role is another one by now does not matter"
 
 
@@ -204,6 +204,37 @@ def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
     assert wants()["effective", "sshd -T"] == {"output": ["c"]}
 
 
+MAIN, OURS, INCLUDED = "/etc/ssh/sshd_config", "/etc/ssh/sshd_config.d/00.conf", "/etc/ssh/more.conf"
+SSHD = {"inputs": [MAIN, "/etc/ssh/sshd_config.d"], "argv": ["sshd", "-T"]}
+
+
+def settings(lines: str, inputs: dict[str, str], *packaged: str) -> dict[str, Any]:
+    """What the probe finds of sshd's settings."""
+    return {"output": ["a"], "lines": [lines], "_inputs": inputs, "_packaged": list(packaged)}
+
+
+def test_an_older_manifest_learns_of_included_files_and_of_the_lines_in_all() -> None:
+    ours, old = claim("file", OURS), claim("effective", "sshd -T", how=SSHD)
+    seal({"base": record(ours, old)}, FOUND, {"output": ["a"], "_inputs": {MAIN: "1", OURS: "1"}})
+    new = claim("effective", "sshd -T", how=SSHD | {"lines": True, "include": ["include"]})
+    now = settings("x", {MAIN: "1", OURS: "1", INCLUDED: "1"})
+    made = seal({"base": record(ours, new)}, FOUND, now)
+    assert (made.not_repaired, wants()["effective", "sshd -T"]["lines"]) == ([], ["x"])
+    for inputs in ({MAIN: "2", OURS: "1", INCLUDED: "1"}, {MAIN: "1", OURS: "1", INCLUDED: "2"}):
+        made = seal({"base": record(ours, new)}, FOUND, settings("evil", inputs))
+        assert len(made.not_repaired) == 1
+        assert wants()["effective", "sshd -T"]["lines"] == ["x"]
+
+
+def test_settings_that_an_update_brought_are_sealed_and_those_that_somebody_put_there_are_not() -> None:
+    program = claim("effective", "sshd -T", how=SSHD | {"lines": True, "include": ["include"]})
+    seal({"base": record(program)}, settings("1", {MAIN: "1", "openssh-server": "1"}, MAIN))
+    made = seal({"base": record(program)}, settings("2", {MAIN: "2", "openssh-server": "2"}, MAIN))
+    assert (made.not_repaired, wants()["effective", "sshd -T"]["lines"]) == ([], ["2"])
+    made = seal({"base": record(program)}, settings("evil", {MAIN: "3", "openssh-server": "2"}))
+    assert (len(made.not_repaired), wants()["effective", "sshd -T"]["lines"]) == (1, ["2"])
+
+
 KEYS = "/root/.ssh/authorized_keys"
 
 
@@ -230,6 +261,30 @@ def test_a_key_that_is_no_longer_declared_is_drift_as_long_as_it_is_there() -> N
     assert wants()["authorized_keys", KEYS] == {"keys": ["a", "stack"]}
     seal({"base": keys("a")}, {"keys": ["a", "leaver", "stack"]}, inputs="i2")
     assert wants()["authorized_keys", KEYS] == {"keys": ["a", "stack"]}, "and stays it"
+
+
+ROOTS = claim("authorized_keys", "root", how={"own": [], "taken": [], "inputs": []})
+
+
+def test_a_strangers_key_in_another_file_of_the_account_is_never_blessed_and_none_is_missed() -> None:
+    seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: colleague", f"{KEYS}: leaver"]})
+    made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}2: evil", f"{KEYS}: colleague"]}, inputs="i2")
+    assert wants()["authorized_keys", "root"] == {"keys": [f"{KEYS}: colleague"]}
+    assert made.not_repaired == [f"{KEYS}2: evil in root"]
+
+
+def test_keys_that_were_known_stay_known_when_no_task_has_their_file_any_more() -> None:
+    file = claim("authorized_keys", KEYS, how={"own": ["a"], "taken": []})
+    made = HostSeal("s", "node", {"base": record(ROOTS, file)}, {"base": "i1"})
+    assert made.request()["key_files"] == []
+    seal({"base": record(ROOTS, file)}, {"keys": []}, {"keys": ["a", "stack"]})
+    again = HostSeal("s", "node", {"base": record(ROOTS, whole=False)}, {"base": "i2"})
+    assert KEYS in again.request()["key_files"], "the file is still an entry of its own"
+    again = HostSeal("s", "node", {"base": record(ROOTS)}, {"base": "i2"})
+    assert again.request()["key_files"] == []
+    made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: a", f"{KEYS}: stack"]}, inputs="i2")
+    assert wants() == {("authorized_keys", "root"): {"keys": [f"{KEYS}: stack"]}}
+    assert made.not_repaired == [f"{KEYS}: a in root"], "it was taken out of the declaration"
 
 
 def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:
@@ -345,3 +400,38 @@ def test_a_role_that_was_given_up_is_kept_by_the_controller_and_not_by_the_node(
     made.manifest.roles["consul"].sealed_at = None
     save_manifest("s", made.manifest)
     assert list(not_sealed("s", ["node"])) == []
+
+
+PACKAGE = {"installed": True, "version": "1:9.2-3", "hold": False}
+
+
+def test_an_update_that_no_task_made_is_sealed_and_a_downgrade_is_not() -> None:
+    installed = record(claim("package", "x", reported={"installed": True}))
+    seal({"base": installed}, PACKAGE)
+    made = seal({"base": installed}, PACKAGE | {"version": "1:9.2-10"})
+    assert (made.not_repaired, wants()["package", "x"]["version"]) == ([], "1:9.2-10")
+    made = seal({"base": installed}, PACKAGE | {"version": "1:9.2-3"})
+    assert (made.not_repaired, wants()["package", "x"]["version"]) == (
+        ["package x: version is 1:9.2-3, expected 1:9.2-10"],
+        "1:9.2-10",
+    )
+
+
+def test_an_update_blesses_no_hold_and_does_not_pass_one() -> None:
+    installed = record(claim("package", "x", reported={"installed": True}))
+    seal({"base": installed}, PACKAGE)
+    made = seal({"base": installed}, PACKAGE | {"version": "2:1", "hold": True})
+    assert (made.not_repaired, wants()["package", "x"]) == (["x is held"], PACKAGE | {"version": "2:1"})
+    held = record(claim("package", "y", reported={"hold": True}))
+    seal({"base": held}, PACKAGE | {"hold": True})
+    made = seal({"base": held}, PACKAGE | {"hold": True, "version": "2:1"})
+    assert made.not_repaired == ["package y: version is 2:1, expected 1:9.2-3"]
+    assert wants()["package", "y"]["version"] == "1:9.2-3"
+
+
+def test_what_one_role_pins_stays_pinned_when_another_role_seals_it() -> None:
+    seal({"more": record(claim("package", "x", how={"pinned": True}))}, PACKAGE)
+    seal({"base": record(claim("package", "x"))}, PACKAGE)
+    manifest = load_manifest("s", "node")
+    assert manifest is not None
+    assert manifest.roles["more"].entries[0].how == {"pinned": True}

@@ -1,0 +1,76 @@
+"""Units that only a handler governs: a run without a change records none of them, and no scan looks there."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
+MODULES = {"systemd", "systemd_service", "service"}
+TEMPLATED = re.compile(r"{{.*?}}")
+
+
+def tasks_in(folder: Path) -> Iterator[dict[str, Any]]:
+    """The tasks of all files below a folder, those in blocks among them."""
+    for path in sorted(folder.glob("**/*.yml")):
+        yield from flat(YAML(typ="safe", pure=True).load(path.read_text()) or [])
+
+
+def flat(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Tasks, and those in blocks."""
+    for item in items:
+        parts = [item[part] for part in ("block", "rescue", "always") if part in item]
+        yield from (task for part in parts for task in flat(part))
+        if not parts:
+            yield item
+
+
+def units(task: dict[str, Any]) -> Iterator[str]:
+    """The units that a task governs; what a variable stands for, as `*`."""
+    for name, arguments in task.items():
+        if name.rpartition(".")[2] not in MODULES or "name" not in arguments:
+            continue  # without a name it only reads definitions again
+        loop = task.get("loop")
+        items = loop if isinstance(loop, list) and all(isinstance(x, str) for x in loop) else [None]
+        for item in items:
+            unit = arguments["name"] if item is None else re.sub(r"{{ *item *}}", item, arguments["name"])
+            yield TEMPLATED.sub("*", unit if "." in unit else f"{unit}.service")
+    for claim in (task.get("vars") or {}).get("causeway_governs", ()):
+        if claim["kind"] == "unit":
+            yield TEMPLATED.sub("*", claim["key"])
+
+
+def only_by_handlers(role: Path) -> set[str]:
+    """Units that a role's handlers govern and none of its tasks does."""
+    done, handled = (
+        {unit for task in tasks_in(role / part) for unit in units(task)} for part in ("tasks", "handlers")
+    )
+    return handled - done
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_unit_that_a_handler_governs_is_governed_by_a_task_as_well(role: str) -> None:
+    assert only_by_handlers(ROOT / "roles" / role) == set(), "add a task that has it started and enabled"
+
+
+def test_a_unit_of_a_handler_alone_is_found(tmp_path: Path) -> None:
+    for part in ("tasks", "handlers"):
+        (tmp_path / part).mkdir()
+    (tmp_path / "handlers" / "main.yml").write_text(
+        "- {name: A, ansible.builtin.service: {name: a, state: restarted}}\n"
+        "- {name: B, ansible.builtin.systemd_service: {name: 'b@{{ item.x }}.service', state: reloaded}}\n"
+        "- {name: C, systemd: {name: '{{ item }}', state: reloaded}, loop: [c.timer, d.timer]}\n"
+        "- {name: E, systemd: {daemon_reload: true}}\n"
+    )
+    assert only_by_handlers(tmp_path) == {"a.service", "b@*.service", "c.timer", "d.timer"}
+    (tmp_path / "tasks" / "main.yml").write_text(
+        "- block:\n"
+        "    - {name: A, ansible.builtin.systemd: {name: a.service, state: started}}\n"
+        "    - {name: B, ansible.builtin.systemd: {name: 'b@{{ item }}.service'}, loop: '{{ them }}'}\n"
+        "- {name: C, systemd: {name: c.timer, state: started}}\n"
+    )
+    assert only_by_handlers(tmp_path) == {"d.timer"}
