@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlparse
 
 from infra import ROOT
 from infra.errors import CausewayError
+from infra.stack import check_stack
 
 CAUSEWAY_DIR = ROOT / ".causeway"
 SALT = "encryptionsalt:"
@@ -90,7 +91,7 @@ def only_one(stack: str) -> Iterator[None]:
     The kernel lets go of the lock when its holder ends, also by `kill -9`. A lock of Pulumi's own that
     such a death left behind is lifted; one whose process still runs is respected.
     """
-    path = CAUSEWAY_DIR / "locks" / stack
+    path = CAUSEWAY_DIR / "locks" / check_stack(stack)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         _take(lock, stack)

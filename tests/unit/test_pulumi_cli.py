@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra import pulumi_cli
-from infra.errors import CausewayError
+from infra.errors import BadInputError, CausewayError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +50,16 @@ def test_a_second_worker_is_told_who_has_the_stack(tmp_path: Path) -> None:
         holder.wait()
     with pulumi_cli.only_one("s"):  # the kernel has let go of the dead one's lock
         pass
+
+
+@pytest.mark.parametrize("name", ["../passphrase", "..", ""])
+def test_a_lock_lies_among_the_locks_or_nowhere(tmp_path: Path, name: str) -> None:
+    passphrase = tmp_path / ".causeway" / "passphrase"
+    passphrase.parent.mkdir()
+    passphrase.write_text("secret")
+    with pytest.raises(BadInputError), pulumi_cli.only_one(name):
+        pass
+    assert passphrase.read_text() == "secret"
 
 
 def lock_of(backend: Path, pid: int) -> Path:
