@@ -74,7 +74,8 @@ class Waves:
         if self.common:
             yield (
                 f"the repair was stopped: {self._in_a_row[self.common]} nodes failed in the task"
-                f" {self.common}, and none got through it. What comes after it was not done, and nothing was proven\n"
+                f" {self.common}, and none got through it."
+                " What comes after it was not done, and nothing was proven\n"
                 "  → look whether the role is at fault before you repair again"
             )
 
