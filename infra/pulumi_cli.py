@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlparse
 
 from infra import ROOT
 from infra.errors import CausewayError
+from infra.stack import check_stack
 
 CAUSEWAY_DIR = ROOT / ".causeway"
 SALT = "encryptionsalt:"
@@ -88,9 +90,10 @@ def only_one(stack: str) -> Iterator[None]:
     """Hold the stack against a second `up` or `down`; CausewayError says who has it.
 
     The kernel lets go of the lock when its holder ends, also by `kill -9`. A lock of Pulumi's own that
-    such a death left behind is lifted; one whose process still runs is respected.
+    such a death left behind is lifted; one whose process still runs is respected, and so is one of another
+    machine, of whose processes this one knows nothing.
     """
-    path = CAUSEWAY_DIR / "locks" / stack
+    path = CAUSEWAY_DIR / "locks" / check_stack(stack)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as lock:
         _take(lock, stack)
@@ -115,6 +118,13 @@ def _take(lock: IO[str], stack: str) -> None:
 def _lift_stale_locks(stack: str) -> None:
     for path in _pulumi_locks(stack):
         holder = json.loads(path.read_text())
+        if (host := holder.get("hostname")) != socket.gethostname():
+            raise CausewayError(
+                f"stack {stack} is being worked on by pulumi on {host}, process {holder['pid']},"
+                f" since {holder['timestamp']}",
+                hint="wait until it has ended; when you know that it died there, or that this machine was"
+                f" called so: ./run exec pulumi cancel --yes --stack {stack}",
+            )
         if _runs_pulumi(int(holder["pid"])):
             raise CausewayError(
                 f"stack {stack} is being worked on by pulumi, process {holder['pid']},"

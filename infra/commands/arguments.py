@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infra import ROOT
 from infra.errors import BadInputError
+from infra.stack import check_stack
 
 DEFAULT_STACK = "local"
 
@@ -21,21 +22,24 @@ def add_declaration(parser: argparse.ArgumentParser) -> None:
         help="a Pulumi.<stack>.yaml, or a file that holds the bare declaration",
     )
     which.add_argument(
-        "--stack", metavar="NAME", help=f"read Pulumi.NAME.yaml of the checkout (default: {DEFAULT_STACK})"
+        "--stack",
+        type=check_stack,
+        metavar="NAME",
+        help=f"read Pulumi.NAME.yaml of the checkout (default: {DEFAULT_STACK})",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
 def add_stack(parser: argparse.ArgumentParser) -> None:
     """STACK: which stack a command works on."""
-    parser.add_argument("stack", nargs="?", default=DEFAULT_STACK, metavar="STACK", help="default: local")
+    parser.add_argument(
+        "stack", nargs="?", default=DEFAULT_STACK, type=check_stack, metavar="STACK", help="default: local"
+    )
 
 
 def declaration_of(stack: str) -> Path:
     """A stack's declaration, named as short as it can be from where the user stands."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]+", stack):
-        raise BadInputError(f"{stack!r} is not a stack's name", hint="letters, digits, '.', '_' and '-'")
-    path = ROOT / f"Pulumi.{stack}.yaml"
+    path = ROOT / f"Pulumi.{check_stack(stack)}.yaml"
     relative = os.path.relpath(path)
     return Path(relative) if not relative.startswith("..") else path
 
@@ -52,4 +56,4 @@ def declaration_file(arguments: argparse.Namespace) -> Path:
 def stack_of(path: Path) -> str | None:
     """The stack a file belongs to: `local` of Pulumi.local.yaml; None for a bare declaration."""
     match = re.fullmatch(r"Pulumi\.(.+)\.ya?ml", path.name)
-    return match[1] if match else None
+    return check_stack(match[1]) if match else None

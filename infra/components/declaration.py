@@ -4,7 +4,9 @@ import pulumi
 
 from infra import ROOT
 from infra.checks import DeclarationError, Source, check_overrides, parse_spec, require_valid
+from infra.errors import CausewayError
 from infra.spec import ClusterSpec
+from infra.stack import check_stack
 
 
 def declared_cluster() -> ClusterSpec:
@@ -14,12 +16,13 @@ def declared_cluster() -> ClusterSpec:
     """
     source = Source(f"Pulumi.{pulumi.get_stack()}.yaml")
     try:
+        check_stack(pulumi.get_stack())  # Pulumi would take `..`
         spec = parse_spec(pulumi.Config("causeway").require_object("cluster"), source)
         warnings = require_valid(spec, source)
         overridden = check_overrides(spec, ROOT / "inventories" / pulumi.get_stack())
         if overridden:
             raise DeclarationError(overridden)
-    except DeclarationError as error:
+    except CausewayError as error:
         raise pulumi.RunError(str(error)) from None
     for warning in warnings:
         pulumi.log.warn(str(warning))

@@ -18,6 +18,7 @@ from infra.spec import (
     NodeKind,
     TrafficClasses,
 )
+from infra.stack import check_stack
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -236,7 +237,7 @@ class Contract(_Part):
 
 def stack_dir(stack: str) -> Path:
     """Where a stack keeps its files, relative to the checkout."""
-    return Path(".causeway") / "stacks" / stack
+    return Path(".causeway") / "stacks" / check_stack(stack)
 
 
 def secret_file(stack: str, name: str, ending: str = "") -> Path:

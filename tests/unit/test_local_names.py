@@ -47,7 +47,7 @@ def test_a_mac_address_is_local_unicast_and_stays() -> None:
 
 @pytest.mark.parametrize("stack", ["", "..", ".hidden", "a/b", "a b", "-x", "x" * 41, "a\n"])
 def test_a_stack_name_that_cannot_be_a_path_is_refused(stack: str) -> None:
-    with pytest.raises(BadInputError, match="cannot name"):
+    with pytest.raises(BadInputError, match="cannot be a stack"):
         names.stack_dir(stack)
 
 

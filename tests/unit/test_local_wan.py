@@ -5,6 +5,7 @@ from ipaddress import IPv4Interface
 
 from infra.providers.local import names
 from infra.providers.local.wan import Link, netem_arguments
+from infra.stack import MAX_STACK
 
 LINK = Link(
     stack="s",
@@ -36,8 +37,8 @@ def test_a_direction_holds_what_is_under_way_and_one_bdp_of_queue() -> None:
 
 
 def test_a_long_name_does_not_outgrow_a_socket_path() -> None:
-    folder = names.link_dir("s" * names.MAX_STACK, "l" * 63)
+    folder = names.link_dir("s" * MAX_STACK, "l" * 63)
     # The plug's own sockets are called ".12345-00000" beside the switch's.
     assert len(f"{folder}/a/.1234567-00000") < 108
-    assert folder != names.link_dir("s" * names.MAX_STACK, "l" * 62 + "k")
+    assert folder != names.link_dir("s" * MAX_STACK, "l" * 62 + "k")
     assert names.link_dir("local", "trans-sea").name == "trans-sea"

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from infra import pulumi_cli
-from infra.errors import CausewayError
+from infra.errors import BadInputError, CausewayError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,11 +53,22 @@ def test_a_second_worker_is_told_who_has_the_stack(tmp_path: Path) -> None:
         pass
 
 
-def lock_of(backend: Path, pid: int) -> Path:
+@pytest.mark.parametrize("name", ["../passphrase", "..", ""])
+def test_a_lock_lies_among_the_locks_or_nowhere(tmp_path: Path, name: str) -> None:
+    passphrase = tmp_path / ".causeway" / "passphrase"
+    passphrase.parent.mkdir()
+    passphrase.write_text("secret")
+    with pytest.raises(BadInputError), pulumi_cli.only_one(name):
+        pass
+    assert passphrase.read_text() == "secret"
+
+
+def lock_of(backend: Path, pid: int, host: str = "") -> Path:
     """A lock as Pulumi's file backend writes it."""
     path = backend / ".pulumi" / "locks" / "organization" / "causeway" / "s" / "9f1c.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"pid": pid, "username": "root", "timestamp": "2026-01-01T00:00:00Z"}))
+    holder = {"pid": pid, "username": "root", "hostname": host or socket.gethostname()}
+    path.write_text(json.dumps({**holder, "timestamp": "2026-01-01T00:00:00Z"}))
     return path
 
 
@@ -64,6 +76,17 @@ def test_a_lock_that_a_killed_pulumi_left_is_lifted(backend: Path) -> None:
     lock = lock_of(backend, os.getpid())  # a process ID that another program has since inherited
     with pulumi_cli.only_one("s"):
         assert not lock.exists()
+
+
+def test_a_lock_of_another_machine_is_respected(backend: Path) -> None:
+    """Whatever runs here under that number: it is not the one that holds the lock."""
+    lock = lock_of(backend, os.getpid(), "the-other-controller")
+    with (
+        pytest.raises(CausewayError, match=r"pulumi on the-other-controller(.|\n)*pulumi cancel"),
+        pulumi_cli.only_one("s"),
+    ):
+        pass
+    assert lock.exists()
 
 
 def test_a_pulumi_that_somebody_started_by_hand_is_respected(backend: Path, tmp_path: Path) -> None:

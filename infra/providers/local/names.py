@@ -4,13 +4,12 @@ All of them follow from the declaration, so that a second run finds what the fir
 hold 15 characters at most; where a full name does not fit, a hash stands in and the alias tells the rest.
 """
 
-import re
 from hashlib import sha256
 from pathlib import Path
 
 from infra import ROOT
-from infra.errors import BadInputError
 from infra.planning import addresses
+from infra.stack import check_stack
 
 RUN_DIR = Path("/run/causeway")
 VM_DIR = Path("/var/lib/causeway/vms")
@@ -31,26 +30,10 @@ NFT_TABLE = "causeway"
 LABEL = "causeway."
 """Prefix of every container label: stack, region, pool, node, address, urn, checkout, definition."""
 
-MAX_STACK = 40
-_STACK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-
 
 def short_hash(*words: str) -> str:
     """8 hex digits that stand for these words; the separator keeps ("a-b", "c") and ("a", "b-c") apart."""
     return sha256("\0".join(words).encode()).hexdigest()[:8]
-
-
-def check_stack(stack: str) -> str:
-    """The stack name itself, when it can be part of a path and of a container's name.
-
-    Raises BadInputError otherwise. The length matters because a Unix socket's path holds 107 bytes.
-    """
-    if not _STACK.fullmatch(stack) or len(stack) > MAX_STACK:
-        raise BadInputError(
-            f"the stack name {stack!r} cannot name containers and folders",
-            f"use letters, digits, '-', '_' and '.', at most {MAX_STACK} characters",
-        )
-    return stack
 
 
 def router_netns(stack: str, region: str) -> str:

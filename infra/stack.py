@@ -1,0 +1,20 @@
+"""What a stack may be called: its name is part of paths, of containers' names and of namespaces."""
+
+import re
+
+from infra.errors import BadInputError
+
+MAX_STACK = 40
+"""A Unix socket's path holds 107 bytes, and the stack's name is in it."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def check_stack(stack: str) -> str:
+    """The name itself; BadInputError for one that could lead to another's files, or to none."""
+    if not _NAME.fullmatch(stack) or len(stack) > MAX_STACK:
+        raise BadInputError(
+            f"{stack!r} cannot be a stack's name",
+            "a letter or digit first, then also '-', '_' and '.',"
+            f" at most {MAX_STACK} characters: it is the NAME of Pulumi.NAME.yaml",
+        )
+    return stack
