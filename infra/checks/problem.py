@@ -1,7 +1,6 @@
 """What is wrong with a declaration, in the form every command and golden file shows it."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -69,7 +68,7 @@ class Source:
     def line_of(self, path: str) -> int | None:
         """The line of a path or of the nearest parent that the file has; counted from 1."""
         while path and path not in self.lines:
-            path = re.sub(r"(^|\.)[^.\[\]]*$|\[\d+\]$", "", path)
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path)
 
     def sort(self, problems: Iterable[Problem]) -> list[Problem]:

@@ -23,7 +23,11 @@ from infra.pulumi_cli import only_one, pulumi, select_stack
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_stack(parser)
-    parser.add_argument("--no-measure", action="store_true", help="do not measure the WAN links at the end")
+    parser.add_argument(
+        "--measure",
+        action=argparse.BooleanOptionalAction,
+        help="measure the WAN links at the end (default: only where all nodes are made here)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -45,10 +49,17 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
         measured: list[Measurement] = []
-        if not arguments.no_measure:
+        if wants_measuring(contract, arguments.measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)
     show_standing(contract, measured, read_result(stack), time.monotonic() - started)
     return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
+
+
+def wants_measuring(contract: Contract, asked: bool | None) -> bool:
+    """What was asked for; else only where no link is anybody else's."""
+    if asked is None:
+        return all(region.provider == "local" for region in contract.regions.values())
+    return asked
 
 
 def show_standing(
@@ -59,6 +70,9 @@ def show_standing(
     console.print(_regions_table(contract))
     if measured:
         print_measured(measured, console)
+    elif contract.links:
+        again = f"./run exec causeway wan measure {contract.stack}"
+        console.print(f"WAN links were not measured: {again} measures them", highlight=False)
     for feature in FEATURES:
         console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())

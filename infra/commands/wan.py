@@ -18,7 +18,7 @@ from infra.handoff.measure import Measurement, Rate, measure_wan
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    what = "measure: RTT, loss, packet size and TCP rate between all regions"
+    what = "measure: RTT, loss, packet size and TCP rate between all regions, within the share of replication"
     parser.add_argument("what", choices=["measure"], help=what)
     add_stack(parser)
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
@@ -61,19 +61,24 @@ def print_measured(measured: list[Measurement], console: Console) -> None:
 
 def _cells(found: Measurement) -> list[str]:
     declared = found.declared
+    rate = f"{_rate(found.configured)}{_held(found)}"
     return [
         f"{found.source_region} – {found.target_region}",
         ", ".join(declared.path),
         f"{_shown(found.rtt_ms)} ({declared.rtt_ms:g})",
         f"{_shown(found.loss_pct)} ({declared.loss_pct:.3g})",
         f"{_shown(found.mtu_bytes)} ({declared.mtu_bytes})",
-        f"{_rate(found.configured)} ({declared.bandwidth_mbps:g} {declared.congestion_control})",
+        f"{rate} ({declared.bandwidth_mbps:g} {declared.congestion_control})",
         *([_rate(found.other)] if found.other else []),
     ]
 
 
 def _shown(value: float | None) -> str:
     return "–" if value is None else f"{value:g}"
+
+
+def _held(found: Measurement) -> str:
+    return "" if found.held_to_mbps is None else f", held to {found.held_to_mbps:g}"
 
 
 def _rate(rate: Rate | None) -> str:

@@ -37,6 +37,8 @@ class Expectation:
     """ssh_config keywords for this host."""
     become: bool
     stack: str | None
+    experiments: bool = False
+    """Whether checks may alter the node for a moment: one that we made, by default."""
 
     @property
     def hostspec(self) -> str:
@@ -56,6 +58,10 @@ class Expectations:
     def dump(self) -> str:
         """As JSON."""
         return json.dumps(asdict(self))
+
+    def with_experiments(self, wanted: bool) -> "Expectations":
+        """With experiments on every host, or on none."""
+        return replace(self, hosts=tuple(replace(host, experiments=wanted) for host in self.hosts))
 
     def only(self, roles: Mapping[str, Collection[str]]) -> "Expectations":
         """Of each host only the roles that are named."""
@@ -143,7 +149,8 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
     merged = {key: value for name in features for key, value in defaults[name].items()} | known
     own = [key for name in features for key in defaults[name]]
     connection = ("ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_become")
-    wanted = [*own, *connection, "ansible_ssh_private_key_file", "ansible_ssh_common_args", "causeway_stack"]
+    wanted = [*own, *connection, "ansible_ssh_private_key_file", "ansible_ssh_common_args"]
+    wanted += ["causeway_stack", "causeway_provider"]
     templar = Templar(loader=loader, variables=merged)
     values = templar.template({key: merged[key] for key in wanted if key in merged})
     podman = str(values.get("ansible_connection", "ssh")).endswith("podman")
@@ -156,6 +163,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
         ssh_options={} if podman else ssh_options({**values, "inventory_hostname": host.name}),
         become=bool(values.get("ansible_become", False)),
         stack=values.get("causeway_stack"),
+        experiments=values.get("causeway_provider") == "local",
     )
 
 

@@ -72,8 +72,9 @@ def _group() -> Group:
 def _empty_groups(contract: Contract) -> Inventory:
     """Every group there is, so that a play may name a feature which no host of this cluster has."""
     regions = {
-        group_name("region", name): _group() | {"vars": {"causeway_region": name}}
-        for name in contract.regions
+        group_name("region", name): _group()
+        | {"vars": {"causeway_region": name, "causeway_provider": region.provider}}
+        for name, region in contract.regions.items()
     }
     roles = [group_name("role", role) for role in NODE_ROLES]
     features = [group_name("feature", feature) for feature in FEATURES]

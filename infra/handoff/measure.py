@@ -3,11 +3,14 @@
 RTT comes from pings, the path MTU from pings that may not be cut, loss from a paced UDP stream (thousands of
 packets, so that 0.2 % shows), and the rate from one TCP flow: with the congestion control that the node's
 routes have, as a program would get it, and once more with the other one.
+
+Streams are marked as replication between regions is. Over links that others work on they are held to that
+class's share, which the link carries beside all others; a link that is made here is filled.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
@@ -28,6 +31,8 @@ TCP_WARM_UP_SECONDS = 2
 FIRST_PORT = 5291
 """Every test has a port of its own: the server before it may still be closing its own."""
 PATIENCE_S = 60
+REPLICATION_TOS = 10 << 2
+"""AF11."""
 
 # Prints the largest packet that arrives whole: three tries each, so that a lost one does not count. First the
 # declared size and one byte more; only where that does not settle it, a search between IPv4's least and the
@@ -77,6 +82,17 @@ class Measurement:
     other: Rate | None = None
     lacking: str | None = None
     problem: str | None = None
+    held_to_mbps: float | None = None
+    """The most that any stream was allowed to send; None where it was free to fill the link."""
+
+
+def held_to_mbps(contract: Contract, route: WanRoute, regions: Sequence[str]) -> float | None:
+    """What replication is sure of on every link of a way and of what stands in for it; None between nodes
+    that we made."""
+    if all(contract.regions[region].provider == "local" for region in regions):
+        return None
+    links = [contract.links[name] for name in (*route.path, *route.backup_path)]
+    return min(link.bandwidth_mbps * link.classes.replication_pct / 100 for link in links)
 
 
 def measure_wan(
@@ -98,7 +114,9 @@ def measure_wan(
             continue
         on_progress(f"measuring {source_region} – {target_region} (over {', '.join(route.path)})")
         source, target = (_host(contract, region) for region in (source_region, target_region))
-        pair = _Pair(contract, Measurement(route, source_region, target_region, source, target))
+        held = held_to_mbps(contract, route, (source_region, target_region))
+        found_so_far = Measurement(route, source_region, target_region, source, target, held_to_mbps=held)
+        pair = _Pair(contract, found_so_far)
         found.append(pair.measure(compare))
     return found
 
@@ -168,14 +186,19 @@ class _Pair:
         return not _on(self.contract.stack, host, "command -v iperf3 >/dev/null || echo missing").strip()
 
     def _loss_pct(self) -> float:
-        mbps = min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS)
-        sent = self._iperf(f"-u -l 1000 -t {UDP_SECONDS} -b {mbps}M")
+        mbps = self._allowed(min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS))
+        sent = self._iperf(f"-u -l 1000 -t {UDP_SECONDS} -b {round(mbps * 1e6)}")
         return round(float(sent["sum"]["lost_percent"]), 2)
 
     def _tcp(self, options: str = "") -> Rate:
-        end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {options}")
+        held = self.found.held_to_mbps
+        paced = "" if held is None else f"-b {round(held * 1e6)}"
+        end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {paced} {options}")
         mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
         return Rate(mbps, end.get("sender_tcp_congestion", ""))
+
+    def _allowed(self, mbps: float) -> float:
+        return mbps if self.found.held_to_mbps is None else min(mbps, self.found.held_to_mbps)
 
     def _iperf(self, options: str) -> dict[str, Any]:
         """The `end` of one iperf3 test; once more where it failed, as after a lost first packet of UDP's."""
@@ -194,7 +217,8 @@ class _Pair:
         listens = f"for _ in $(seq 100); do ss -Hltn sport = :{port} | grep -q . && break; sleep 0.1; done"
         server = f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {port}; {listens}"
         _on(self.contract.stack, self.found.target, server)
-        client = f"iperf3 --json -c {self.address} -p {port} --connect-timeout 5000 {options} || true"
+        marked = f"-S {REPLICATION_TOS} {options}"
+        client = f"iperf3 --json -c {self.address} -p {port} --connect-timeout 5000 {marked} || true"
         said = self._source(client)
         answer: dict[str, Any] = json.loads(said) if said else {"error": "it said nothing"}
         return answer

@@ -79,8 +79,9 @@ def run_playbook(
     """Run `playbook` (relative to the checkout) on a stack's hosts, or on those that `limit` names.
 
     One failed host does not stop the others. `run_dir` keeps the last ten runs under `artifacts/`.
-    `inventory` defaults to `inventories/<stack>`. Raises CausewayError for what no host is to blame
-    for: a playbook that does not parse, an inventory that is not there, no host matched, an interrupt.
+    `inventory` defaults to `inventories/<stack>`. No string of `extra_vars` is taken for a template. Raises
+    CausewayError for what no host is to blame for: a playbook that does not parse, an inventory that is not
+    there, no host matched, an interrupt.
     """
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)
@@ -199,9 +200,18 @@ def _arguments(private: Path, limit: Sequence[str] | None, extra_vars: Mapping[s
         (private / "limit").write_text("\n".join(limit) + "\n")
         arguments += ["--limit", f"@{private / 'limit'}"]
     if extra_vars:
-        (private / "variables").write_text(json.dumps(dict(extra_vars)))
+        (private / "variables").write_text(json.dumps(_literal(dict(extra_vars))))
         arguments += ["--extra-vars", f"@{private / 'variables'}"]
     return arguments
+
+
+def _literal(value: Any) -> Any:
+    """A value in which no string is a template, which Ansible takes those of a file for otherwise."""
+    if isinstance(value, str):
+        return {"__ansible_unsafe": value}
+    if isinstance(value, Mapping):
+        return {key: _literal(item) for key, item in value.items()}
+    return [_literal(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _forget_environment(_status: Mapping[str, Any], runner_config: Any) -> None:

@@ -1,8 +1,8 @@
 """What verification found: checks with their verdicts, counted, in words, and kept.
 
 A check is *effective* (proven by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot
-be had on this node), *failed*, or its host is *unreachable*. Only the first counts as proof; no proof at all
-is a failure.
+be had on this node), *left out* (an experiment where none is wanted), *failed*, or its host is *unreachable*.
+Only the first counts as proof; no proof at all is a failure.
 """
 
 import json
@@ -22,6 +22,7 @@ class Verdict(StrEnum):
     EFFECTIVE = "effective"
     RENDERED = "rendered"
     UNSUPPORTED = "unsupported"
+    LEFT_OUT = "left out"
     FAILED = "failed"
     UNREACHABLE = "unreachable"
 

@@ -1,6 +1,6 @@
 """Runs the verification of tests/verify against an inventory, and says what is proven.
 
-    python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--json]
+    python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--experiments] [--json]
 
 The same tests prove container nodes under molecule and real nodes over SSH.
 """
@@ -34,13 +34,18 @@ def verify(
     *,
     on_progress: Progress = lambda _: None,
     report_file: Path | None = None,
+    experiments: bool | None = None,
 ) -> VerificationResult:
     """Verify the hosts of an inventory (a folder or file) that match `limit`, Ansible's host pattern.
+
+    Checks that alter a node for a moment run on nodes of the provider `local`; `experiments` says otherwise.
 
     Writes the result as JSON to `report_file`; without one to the stack's folder, where the inventory names a
     stack. CausewayError when the inventory cannot be read. Hosts that do not answer are checks of their own.
     """
     expectations = _read_expectations(inventory, limit)
+    if experiments is not None:
+        expectations = expectations.with_experiments(experiments)
     with Checking(expectations) as checking:
         result = checking.look(on_progress=on_progress)
     keep(result, expectations, report_file, whole=limit is None)
@@ -266,6 +271,11 @@ def main() -> int:
     source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
     source.add_argument("--stand-by", action="store_true", help="what a repair starts; see stand_by")
     parser.add_argument("--limit", help="host pattern, as for ansible-playbook --limit")
+    parser.add_argument(
+        "--experiments",
+        action=argparse.BooleanOptionalAction,
+        help="run checks that alter a node for a moment (default: on nodes of the provider local)",
+    )
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
@@ -282,7 +292,13 @@ def main() -> int:
 
 def _verify(arguments: argparse.Namespace) -> VerificationResult:
     progress = _say if sys.stderr.isatty() else lambda _: None
-    return verify(arguments.inventory, arguments.limit, on_progress=progress, report_file=arguments.report)
+    return verify(
+        arguments.inventory,
+        arguments.limit,
+        on_progress=progress,
+        report_file=arguments.report,
+        experiments=arguments.experiments,
+    )
 
 
 def _say(line: str) -> None:

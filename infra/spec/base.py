@@ -5,13 +5,18 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
 from pydantic_core import PydanticCustomError
 
 REFUSAL = "causeway"
 """The pydantic error type of our own refusals; `infra.checks` reads message and suggestion from them."""
 
 LOCALE = re.compile(r"(C|POSIX|[a-z]{2,3}_[A-Z]{2})\.UTF-8(@[a-z]+)?")
+TIMEZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
+MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}")
+NOT_IN_PATHS = frozenset("\"'\\%$")
+"""What ssh reads as a quote, or as the place of something else."""
 
 
 def refusal(message: str, suggestion: str | None = None, allowed: str = "") -> PydanticCustomError:
@@ -88,13 +93,39 @@ def _interface(value: object) -> object:
     raise refusal("is not an IPv4 address with its prefix length, such as 192.0.2.1/30")
 
 
+def is_line(text: str) -> bool:
+    """Whether a text is one line that shows as it is: nothing in it ends a line, or is invisible."""
+    return text.isprintable()
+
+
+def _path(value: str) -> str:
+    if not value:
+        raise refusal("is empty")
+    if not is_line(value) or NOT_IN_PATHS & set(value):
+        raise refusal("is not a path that ssh reads as it is: no quotes, no \\, %, $ or line breaks")
+    return value
+
+
+def _user(value: str) -> str:
+    if not USER.fullmatch(value):
+        raise refusal("is not a user's name (letters, digits, and _ . @ - after the first)")
+    return value
+
+
+def _model(value: str) -> str:
+    if not MODEL.fullmatch(value):
+        raise refusal("is not a model's name (letters, digits, spaces, and . _ ( ) / + - after the first)")
+    return value
+
+
 def _timezone(value: str) -> str:
     if _is_timezone(value):
         return value
     import zoneinfo
 
     known = zoneinfo.available_timezones()
-    if not known:  # a machine without tzdata cannot tell, and must not refuse what the nodes know
+    # A machine without tzdata cannot tell, and must not refuse what the nodes know.
+    if not known and TIMEZONE.fullmatch(value):
         return value
     folded = {name.casefold(): name for name in known}
     wanted = value.strip().replace(" ", "_").casefold()
@@ -132,3 +163,10 @@ Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 Locale = Annotated[str, AfterValidator(_locale)]
+# What else is text ends up in files of nodes and of the controller, where a line break, a quote or a dash in
+# front would say more than the text does. Names are for the rules, which know what they name.
+FilePath = Annotated[str, AfterValidator(_path)]
+UserName = Annotated[str, AfterValidator(_user)]
+ModelName = Annotated[str, AfterValidator(_model)]
+KeyLine = Annotated[str, StringConstraints(strip_whitespace=True)]
+"""A public key; what is wrong with one is a rule's to say, without repeating what may be a private key."""

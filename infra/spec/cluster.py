@@ -1,6 +1,6 @@
 """The whole declaration: `causeway:cluster` of a stack."""
 
-from infra.spec.base import Spec
+from infra.spec.base import KeyLine, Spec
 from infra.spec.discovery import DiscoverySpec
 from infra.spec.link import WanLinkSpec
 from infra.spec.region import RegionSpec
@@ -15,7 +15,7 @@ class ClusterSpec(Spec):
     """The sites."""
     wan_links: tuple[WanLinkSpec, ...] = ()
     """The roads between regions; the only ones there are."""
-    authorized_keys: tuple[str, ...] = ()
+    authorized_keys: tuple[KeyLine, ...] = ()
     """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
     discovery: DiscoverySpec | None = None
     """How services are found; unset means that none is."""

@@ -5,7 +5,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from infra.spec.base import Address, Cidr, Float, Int, Locale, Spec, Timezone
+from infra.spec.base import (
+    Address,
+    Cidr,
+    FilePath,
+    Float,
+    Int,
+    KeyLine,
+    Locale,
+    ModelName,
+    Spec,
+    Timezone,
+    UserName,
+)
 from infra.spec.fabric import FabricSpec
 
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
@@ -28,9 +40,9 @@ class ExistingProvider(Spec):
 
     kind: Literal["existing"]
     """Nodes are machines you have."""
-    ssh_user: str = "root"
+    ssh_user: UserName = "root"
     """A user who is root or may run sudo without a password."""
-    ssh_key_file: str | None = None
+    ssh_key_file: FilePath | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
     gateway_address: Address | None = None
     """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
@@ -46,7 +58,7 @@ class ExistingHost(Spec):
     """Its address, inside the region's range."""
     ssh_port: Int = Field(default=22, ge=1, le=65535)
     """Port of its SSH server."""
-    host_key: str
+    host_key: KeyLine
     """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
 
 
@@ -63,7 +75,7 @@ class NodePoolSpec(Spec):
     """Number of nodes. Changing it moves no address of another pool."""
     gpus: Int = 0
     """GPUs per node. On `local` nodes they are declared but simulated."""
-    gpu_model: str | None = None
+    gpu_model: ModelName | None = None
     """Model and form factor, such as `h100-sxm`; needed where there are GPUs."""
     nics: Int = 0
     """Fabric NICs per node, not counting the management interface."""

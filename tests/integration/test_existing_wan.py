@@ -22,6 +22,9 @@ ENDS = {
     LINE: ("192.0.2.1/30", "192.0.2.2/30"),
     INTERNET: ("198.51.100.1/30", "198.51.100.2/30"),
 }
+RATE_MBPS = 50
+REPLICATION_SHARE = 0.6
+"""As by default."""
 RTT_MS = {LINE: 40, INTERNET: 60}
 FAILOVER_S = 5.0
 SOURCE, TARGET = "tokyo-0", "shanghai-0"
@@ -50,7 +53,7 @@ def line(machines: Machines, name: str, gateway: str) -> wan.Link:
         a_gateway=gateway,
         b_gateway="shanghai-1",
         rtt_ms=RTT_MS[name],
-        bandwidth_mbps=50,
+        bandwidth_mbps=RATE_MBPS,
         loss_pct=0,
         mtu_bytes=1500,
     )
@@ -71,7 +74,7 @@ def stands(checkout: Checkout, machines: Machines, shared: str) -> str:
         machines.region("tokyo", checkout.cidr(0), *tokyo, gateway_address=shared),
         machines.region("shanghai", checkout.cidr(1), *shanghai),
     ]
-    joined = {"a": "tokyo", "b": "shanghai", "bandwidth_mbps": 50}
+    joined = {"a": "tokyo", "b": "shanghai", "bandwidth_mbps": RATE_MBPS}
     ends = {name: {"a_end": {"address": a}, "b_end": {"address": b}} for name, (a, b) in ENDS.items()}
     ends[LINE]["a_end"]["gateway"] = "tokyo-gateway-1"
     ends[INTERNET]["a_end"]["gateway"] = "tokyo-gateway-0"
@@ -97,8 +100,13 @@ def goes_by(checkout: Checkout, device: str) -> None:
 
 def test_the_links_carry_what_is_declared_and_all_is_proven(checkout: Checkout, stands: str) -> None:
     assert "0 failed, 0 unreachable" in stands
-    row = next(text for text in stands.splitlines() if "trans-sea" in text and f"({RTT_MS[LINE]})" in text)
-    print(row)
+    assert "WAN links were not measured" in stands, "others work on them"
+    assert " 0 left out" not in stands, "likewise"
+    found = checkout.measured()
+    print(found)
+    assert found["rtt_ms"] >= RTT_MS[LINE]
+    assert found["held_to_mbps"] == RATE_MBPS * REPLICATION_SHARE
+    assert 0 < max(found[rate]["mbps"] for rate in ("configured", "other")) <= found["held_to_mbps"] * 1.02
     goes_by(checkout, names.link_interface(LINE))
     assert checkout.changes() == {}
 

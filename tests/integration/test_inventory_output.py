@@ -58,5 +58,5 @@ def test_the_plugin_reads_the_stack_output_where_the_file_is_missing(tmp_path: P
     listed = json.loads(run("ansible-inventory", "-i", str(source), "--list", env=env, cwd=tmp_path))
     hosts = listed["_meta"]["hostvars"]
     assert {name: host["ansible_host"] for name, host in hosts.items()} == {
-        name: str(host.address) for name, host in contract.hosts.items()
+        name: {"__ansible_unsafe": str(host.address)} for name, host in contract.hosts.items()
     }

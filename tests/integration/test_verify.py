@@ -11,7 +11,7 @@ from infra import ROOT
 from infra.errors import CausewayError
 from infra.handoff.expectations import Expectation, Expectations, ssh_options
 from infra.handoff.verdicts import Check, Verdict, VerificationResult
-from infra.handoff.verify import verify
+from infra.handoff.verify import Share, _read_expectations, verify
 
 CLOSED_PORT = 1
 
@@ -43,7 +43,7 @@ def test_only_effective_checks_are_proof(verdicts: list[Verdict], failed: bool) 
 def test_hosts_with_the_same_finding_share_a_line() -> None:
     found = [check(Verdict.FAILED, f"n{number}", "no answer") for number in range(1, 6)]
     report = VerificationResult((*found, check(Verdict.EFFECTIVE))).report().splitlines()
-    assert report[0] == "1 effective, 0 rendered, 0 unsupported, 5 failed, 0 unreachable"
+    assert report[0] == "1 effective, 0 rendered, 0 unsupported, 0 left out, 5 failed, 0 unreachable"
     assert report[1] == "failed      n1, n2, n3 and 2 more: base: chrony answers: no answer"
     assert len(report) == 2
 
@@ -114,6 +114,32 @@ EXPECTED = Expectations(
     ),
     {},
 )
+
+
+def looked_at(folder: Path, experiments: bool) -> dict[str, Verdict]:
+    """What became of the checks of one role on a host that no connection leads to."""
+    expected = EXPECTED.only({"n1": ["drift_watch"], "n2": []}).with_experiments(experiments)
+    (folder / "ssh_config").write_text(f"Host n1\n  HostName 127.0.0.1\n  Port {CLOSED_PORT}\n")
+    (folder / "expectations.json").write_text(expected.dump())
+    hosts = [host for host in expected.hosts if host.features]
+    _, checks = Share(hosts, folder, 0).look(["n1"])
+    return {found.name: found.verdict for found in checks}
+
+
+def test_an_experiment_is_left_out_before_anything_is_asked_of_the_node(tmp_path: Path) -> None:
+    found = looked_at(tmp_path, experiments=False)
+    assert found.pop("a difference shows and goes") is Verdict.LEFT_OUT
+    assert set(found.values()) == {Verdict.FAILED}
+
+
+def test_an_experiment_runs_where_it_may(tmp_path: Path) -> None:
+    assert set(looked_at(tmp_path, experiments=True).values()) == {Verdict.FAILED}
+
+
+@pytest.mark.parametrize(("provider", "wanted"), [("local", True), ("existing", False), ("", False)])
+def test_experiments_are_for_nodes_that_we_made(tmp_path: Path, provider: str, wanted: bool) -> None:
+    file = inventory(tmp_path, f"[feature_base]\nn1 ansible_host=127.0.0.1 causeway_provider={provider}\n")
+    assert [host.experiments for host in _read_expectations(file, None).hosts] == [wanted]
 
 
 def test_only_the_roles_that_are_named_are_expected() -> None:

@@ -24,12 +24,19 @@ def run(
     )
 
 
-@pytest.mark.parametrize("words", [(), ("bogus",), ("exec",), ("up", "a", "b")])
+@pytest.mark.parametrize("words", [(), ("bogus",), ("exec",), ("up", "a", "--measure", "b")])
 def test_words_it_does_not_know_are_bad_input_with_the_usage(words: tuple[str, ...]) -> None:
     done = run(*words)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
     assert "usage: ./run COMMAND" in done.stderr
+
+
+def test_up_hands_its_options_on() -> None:
+    done = run("up", "--measure", "no-such-stack")
+    assert (done.returncode, "no-such-stack" in done.stderr) == (2, True), done.stderr
+    done = run("up", "--no-such-option")
+    assert (done.returncode, "--no-such-option" in done.stderr) == (2, True), done.stderr
 
 
 def test_help_names_every_command() -> None:

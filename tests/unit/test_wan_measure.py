@@ -1,6 +1,7 @@
 """Which pairs of regions are measured, and how what was found is shown."""
 
 import io
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from rich.console import Console
 
 from infra.checks import parse_spec
+from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
-from infra.handoff.measure import Measurement, Rate, measure_wan
+from infra.handoff.measure import Measurement, Rate, _Pair, measure_wan
 from infra.planning.plan import make_plan
+from infra.spec import TrafficClasses
 
 
 @pytest.fixture
@@ -95,3 +98,55 @@ def test_a_missing_tool_is_named_with_the_remedy(contract: Contract) -> None:
     said = printed(found)
     assert f"tokyo – shanghai: {lacking}" in said
     assert "70.9 (70)" in said
+
+
+def of_machines(contract: Contract, *regions: str) -> Contract:
+    """The same cluster, with regions of machines that people work on."""
+    theirs = {name: contract.regions[name].model_copy(update={"provider": "existing"}) for name in regions}
+    return contract.model_copy(update={"regions": contract.regions | theirs})
+
+
+def test_a_link_that_others_work_on_is_not_filled(contract: Contract) -> None:
+    links = {
+        name: link.model_copy(update={"classes": TrafficClasses(replication_pct=share)})
+        for (name, link), share in zip(contract.links.items(), (60, 25), strict=True)
+    }
+    contract = of_machines(contract.model_copy(update={"links": links}), *contract.regions)
+    held = {(one.source_region, one.target_region): one.held_to_mbps for one in measure_wan(contract)}
+    share = {name: link.bandwidth_mbps * link.classes.replication_pct / 100 for name, link in links.items()}
+    assert held["tokyo", "shanghai"] == share["trans-sea"]
+    assert held["tokyo", "osaka"] == min(share.values())
+
+
+def test_a_link_that_is_made_here_is(contract: Contract) -> None:
+    assert {one.held_to_mbps for one in measure_wan(contract)} == {None}
+    mixed = measure_wan(of_machines(contract, "osaka"))
+    assert [one.held_to_mbps is None for one in mixed] == [True, False, False]
+
+
+@pytest.mark.parametrize("held", [None, 25.0])
+def test_streams_are_replication_s_and_hold_to_its_share(
+    contract: Contract, held: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What iperf3 is told; that it does so is iperf3's."""
+    said: list[str] = []
+    answer = {"end": {"sum": {"lost_percent": 0}, "sum_received": {"bits_per_second": 1e6}}}
+    monkeypatch.setattr(
+        "infra.handoff.measure._on", lambda _stack, _host, script: said.append(script) or json.dumps(answer)
+    )
+    found = replace(measure_wan(contract)[0], held_to_mbps=held)
+    said.clear()
+    pair = _Pair(contract, found)
+    pair._loss_pct()
+    pair._tcp()
+    pair._tcp("-C bbr")
+    udp, *tcp = [script for script in said if "iperf3 --json" in script]
+    assert all(" -S 40 " in script for script in (udp, *tcp))
+    assert float(udp.split(" -b ")[1].split()[0]) == 20e6
+    assert [" -b 25000000 " in script for script in tcp] == [held is not None] * 2
+
+
+def test_up_measures_links_of_others_only_when_it_is_asked_to(contract: Contract) -> None:
+    theirs = of_machines(contract, "osaka")
+    assert [wants_measuring(contract, asked) for asked in (None, True, False)] == [True, True, False]
+    assert [wants_measuring(theirs, asked) for asked in (None, True, False)] == [False, True, False]

@@ -4,6 +4,10 @@ A check that passes is *effective*. One that finds that this node cannot have th
 `verdict.unsupported(why)`; one that can only show that a file says so calls `verdict.rendered(why)`. Neither
 is proof, and a check that is skipped in any other way counts as failed.
 
+A check only looks, or makes and removes things of its own. One that alters what it finds, and be it for a
+moment (a route, a qdisc, a daemon, a full link), is marked `experiment`, and left out on machines that people
+work on.
+
 Run by `python -m infra.handoff.verify`, which says by environment variables what to expect, where to write,
 and on which descriptor it tells which hosts to look at. Without them nothing here is collected: these tests
 are about nodes, never about this machine.
@@ -56,6 +60,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return expectation.host in named and role_of(item) in expectation.features
 
     items[:] = filter(is_wanted, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before any fixture of an experiment looks at the node."""
+    if item.get_closest_marker("experiment") and not expectation_of(hostspec_of(item)).experiments:
+        reason = "it alters the node for a moment; -e verify_experiments=true of playbooks/verify.yml runs it"
+        item.user_properties += [("verdict", "left out"), ("reason", reason)]
+        pytest.skip(reason)
 
 
 def role_of(item: pytest.Item) -> str:

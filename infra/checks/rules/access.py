@@ -6,6 +6,7 @@ from typing import ClassVar
 from infra.checks.problem import Problem, Severity
 from infra.checks.rules.existing import KEY_TYPES, holds_type
 from infra.spec import ClusterSpec
+from infra.spec.base import is_line
 
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 """Keys of users may live in a security key as well."""
@@ -35,8 +36,10 @@ def _complaint(line: str) -> tuple[str, str] | None:
     words = line.split()
     if "PRIVATE KEY" in line:
         return "a private key", "replace that key, it has been shown; the line of its .pub file is meant"
-    if len(line.strip().splitlines()) > 1:
+    if len(line.splitlines()) > 1:
         return "several lines", "make each key an item of the list"
+    if not is_line(line):
+        return "a character that cannot be seen", "copy the line of the .pub file again"
     if not words or words[0] not in USER_KEY_TYPES:
         kinds = ", ".join(USER_KEY_TYPES)
         return f"not a public key; it starts with {kinds}", "take the line of the .pub file, without options"

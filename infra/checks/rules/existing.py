@@ -10,6 +10,7 @@ from typing import ClassVar
 from infra.checks.problem import Problem, Severity
 from infra.checks.rules.base import pools
 from infra.spec import ClusterSpec, ExistingHost, RegionSpec
+from infra.spec.base import is_line
 
 KEY_TYPES = (
     "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa",
@@ -94,10 +95,12 @@ class HostKeysAreKeys:
     def _complaint(host: ExistingHost) -> tuple[str, str] | None:
         """(what is wrong, what to do); the value itself is not repeated, it may be a private key."""
         get_one = f"get it with: ssh-keyscan -p {host.ssh_port} -t ed25519 {host.address}"
-        key = host.host_key.strip()
+        key = host.host_key
         words = key.split()
         if "PRIVATE KEY" in key:
             return "a private key", "replace that key, it has been shown; the public one is meant"
+        if not is_line(key):
+            return "several lines, or a character that cannot be seen", get_one
         if re.match(r"(SHA256|MD5):", key):
             return "a fingerprint, not a key", get_one
         if len(words) > 2 and words[0] not in KEY_TYPES and words[1] in KEY_TYPES:

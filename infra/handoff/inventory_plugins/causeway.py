@@ -56,8 +56,11 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible has
     """Loads what `infra.handoff.inventory` makes of a contract into Ansible's inventory."""
 
     NAME = "causeway"
-    trusted_by_default = True
-    """The contract is the operator's own declaration, as trusted as a YAML inventory of theirs."""
+    trusted_by_default = False
+    """Nothing here is a template: a template runs commands on this machine, and keys come from other people.
+
+    What we write as a template stands in playbooks and roles, which Ansible trusts by itself.
+    """
 
     def verify_file(self, path: str) -> bool:
         """Whether a file is a source for this plugin; decided by its name, as Ansible's plugins do."""

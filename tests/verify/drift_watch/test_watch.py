@@ -58,6 +58,7 @@ def looked_at(host: Host, look: Look) -> tuple[float, dict[str, float]]:
     return now, look()
 
 
+@pytest.mark.experiment
 def test_a_difference_shows_and_goes(
     host: Host, look: Look, looked_at: tuple[float, dict[str, float]]
 ) -> None:

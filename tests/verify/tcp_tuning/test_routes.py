@@ -5,6 +5,7 @@ import json
 import time
 from typing import Any
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
@@ -80,6 +81,7 @@ def test_packets_fit_the_link(host: Host, expect: Expect, verdict: VerdictRecord
         assert metrics.get("mtu", device_mtu) <= mtu_bytes
 
 
+@pytest.mark.experiment
 def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     far = far_addresses(expect)
     if not far:
@@ -92,8 +94,8 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
     show = f"ip route show exact {route['cidr']}"
     before = host.run(show).stdout
     assert before, "there is no such route to lose"
-    # The keeper is held, or it would be back before anyone could see that the route was lost. Traffic goes on
-    # meanwhile: the default route leads the same way, with the default congestion control.
+    # The keeper is held, or it would be back before anyone could see that the route was lost. Traffic to that
+    # region takes the default route meanwhile, wherever that leads.
     lose = f"systemctl kill -s STOP {KEEPER} && ip route del {route['cidr']} && {show}"
     try:
         lost = host.run(lose)

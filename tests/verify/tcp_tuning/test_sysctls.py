@@ -9,15 +9,14 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 
 # Reads settings, and where one differs tells whether the kernel would let this node write it at all.
 READ = """
-import json, sys
+import json, os, sys
 def reading(name, wanted):
     path = "/proc/sys/" + name.replace(".", "/")
     value = None
     try:
         value = " ".join(open(path).read().split())
         if value != wanted:
-            with open(path, "w") as setting:
-                setting.write(value)
+            os.close(os.open(path, os.O_WRONLY))
     except OSError as error:
         return {"value": value, "refusal": error.strerror}
     return {"value": value, "refusal": None}

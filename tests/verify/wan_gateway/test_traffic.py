@@ -147,6 +147,7 @@ def test_traffic_goes_into_its_class(host: Host, expect: Expect, verdict: Verdic
             assert time.monotonic() < deadline, f"{new} of {PACKETS} packets with DSCP {dscp} were {name}'s"
 
 
+@pytest.mark.experiment
 @pytest.mark.usefixtures("links")
 def test_what_leaves_the_region_is_marked_for_the_world(
     host: Host, expect: Expect, verdict: VerdictRecorder
@@ -161,6 +162,7 @@ def test_what_leaves_the_region_is_marked_for_the_world(
     assert found["mss"] == link["mtu_bytes"] - 40
 
 
+@pytest.mark.experiment
 def test_lost_classes_come_back(host: Host, links: list[Link]) -> None:
     device = link_device(host, links[0])
     before = {handle: entry["rate"] for handle, entry in classes(host, device).items()}
