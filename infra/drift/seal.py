@@ -25,6 +25,7 @@ from infra.drift.manifest import (
     load_manifest,
     manifest_path,
     save_manifest,
+    taken_anew,
 )
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError
@@ -205,10 +206,10 @@ class HostSeal:
         if not known.sealed or (known.renewed(self.identity) and known.machine != machine):
             self.manifest = Manifest(host=self.host, salt=known.salt, machine=machine)
         elif known.machine and known.machine != machine:
-            path = manifest_path(self.stack, self.host)
             self.not_repaired.append(
                 f"/etc/machine-id is {machine or 'empty'}, expected {known.machine}; if you made the machine "
-                f"anew under the host key it had, delete {path} and run ./run up"
+                f"anew under the host key it had, there is {manifest_path(self.stack, self.host)}: "
+                + taken_anew(self.stack, self.host)
             )
         else:
             known.machine = machine
