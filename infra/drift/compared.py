@@ -13,6 +13,8 @@ WHOLE = frozenset(f"ansible.builtin.{name}" for name in ("copy", "template", "as
 """Modules whose reported checksum is that of the text they were to write."""
 SHOWN_BY = {"sha1": "digest", "masked": "load"}
 """What a task reports → the sealed aspect that shows it, where that has another name."""
+USERS = {name: name for name in ("uid", "home", "shell", "groups", "password")} | {"gid": "group"}
+"""Aspect of an account → the argument of `user` that sets it."""
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect")
 
 
@@ -21,6 +23,23 @@ def compared(task: Task, claim: Claim) -> dict[str, Any]:
     asked = {what: value for what, value in claim.reported.items() if _asked(task, what)}
     more = BY_KIND.get(claim.kind) if task.module in MODULES else None
     return asked | (more(task, claim) if more else {})
+
+
+def untouched(task: Task, claim: Claim) -> set[str]:
+    """What a change by the task leaves as it was: a file written anew keeps the owner that somebody gave it.
+
+    Nothing where the task's arguments are not all known, and where its module is none of the table.
+    """
+    if task.module not in MODULES or "censored" in task.result:
+        return set()
+    if claim.kind in ("file", "directory"):
+        return {"immutable", *OWNERSHIP} - {what for what in OWNERSHIP if task.args.get(what) is not None}
+    if claim.kind == "user":
+        given = {aspect for aspect, name in USERS.items() if task.args.get(name) is not None}
+        return USERS.keys() - (
+            given - {"password"} if task.args.get("update_password") == "on_create" else given
+        )
+    return set()
 
 
 def holds(kind: str, what: str, value: Any, found: Mapping[str, Any]) -> bool:

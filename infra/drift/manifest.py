@@ -105,6 +105,12 @@ def manifest_path(stack: str, host: str) -> Path:
     return drift_dir(stack) / f"{host}.json"
 
 
+def taken_anew(stack: str, host: str) -> str:
+    """How a host gets a new manifest: `up` converges none whose declaration it has taken."""
+    playbook = f"./run exec ansible-playbook playbooks/site.yml -i inventories/{stack} --limit {host}"
+    return f"delete it and converge the host again: {playbook}"
+
+
 def load_manifest(stack: str, host: str) -> Manifest | None:
     """A host's manifest; None where nothing was ever sealed. CausewayError for one that cannot be read."""
     path = manifest_path(stack, host)
@@ -115,12 +121,12 @@ def load_manifest(stack: str, host: str) -> Manifest | None:
     except ValidationError as error:
         raise CausewayError(
             f"{path} is no manifest: {error.errors()[0]['msg']}",
-            hint="delete it and converge the host again: ./run up",
+            hint=taken_anew(stack, host),
         ) from None
     if manifest.schema_version != SCHEMA_VERSION:
         raise CausewayError(
             f"{path} has schema version {manifest.schema_version}, not {SCHEMA_VERSION}",
-            hint="delete it and converge the host again: ./run up",
+            hint=taken_anew(stack, host),
         )
     return manifest
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from infra.drift.compared import compared
+from infra.drift.compared import compared, untouched
 from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
 
 INTERNAL = "_ansible_"
@@ -88,6 +88,9 @@ def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) 
         aspects = tuple(dict.fromkeys([*before["aspects"], *aspects]))
     elif aspects is None:
         how.pop("content", None)
+    left = untouched(task, claim) if task.changed else None
+    if before and before["changed"]:
+        left = set(before["untouched"]) if left is None else left & set(before["untouched"])
     record.claims[at] = {
         "kind": claim.kind,
         "key": claim.key,
@@ -98,6 +101,7 @@ def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) 
         "compared": {**(before["compared"] if before else {}), **compared(task, claim)},
         "how": how,
         "aspects": aspects,
+        "untouched": sorted(left or ()),
         "changed": task.changed or bool(before and before["changed"]),
         "handler": task.handler and (before is None or before["handler"]),
     }

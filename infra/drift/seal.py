@@ -26,6 +26,7 @@ from infra.drift.manifest import (
     load_manifest,
     manifest_path,
     save_manifest,
+    taken_anew,
 )
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError
@@ -237,10 +238,10 @@ class HostSeal:
         if not known.sealed or (known.renewed(self.identity) and known.machine != machine):
             self.manifest = Manifest(host=self.host, salt=known.salt, machine=machine)
         elif known.machine and known.machine != machine:
-            path = manifest_path(self.stack, self.host)
             self.not_repaired.append(
                 f"/etc/machine-id is {machine or 'empty'}, expected {known.machine}; if you made the machine "
-                f"anew under the host key it had, delete {path} and run ./run up"
+                f"anew under the host key it had, there is {manifest_path(self.stack, self.host)}: "
+                + taken_anew(self.stack, self.host)
             )
         else:
             known.machine = machine
@@ -271,8 +272,15 @@ class HostSeal:
             entry = self._own_unit_files(before, entry, changed, own)
             own |= {"dropins", "fragment"}
         if changed and not replaced(before, entry):
-            return self._own_hold(before, claims, entry) if entry.kind == "package" else entry
+            if entry.kind == "package":
+                return self._own_hold(before, claims, entry)
+            own |= {*before.want, *entry.want} - self._untouched(claims)
         return self._accounted(before, entry, found, own)
+
+    def _untouched(self, claims: list[Record]) -> set[str]:
+        """What none of the tasks that changed a thing can have changed of it."""
+        left = [set(claim["untouched"]) for claim in claims if claim["changed"]]
+        return set.intersection(*left) if left else set()
 
     def _accounted(self, before: Entry, entry: Entry, found: Mapping[str, Any], own: set[str]) -> Entry:
         """The entry that no task changed: its own aspects as found, the others as sealed before.
@@ -284,7 +292,7 @@ class HostSeal:
         else:
             kept = before.want.keys() & entry.want.keys() - own
             # That a unit is over when it has done its work is the node's own word.
-            kept |= {what for what in before.want if what not in entry.want and what in found}
+            kept |= {what for what in before.want if what not in entry.want and what in found} - own
         kept = {what for what in kept if entry.want.get(what) != before.want[what]}
         differs = {what: found.get(what) for what in kept if found.get(what) != before.want[what]}
         if differs:

@@ -197,6 +197,46 @@ def test_a_node_that_says_a_unit_is_over_is_not_believed_where_a_stranger_says_i
         assert entry_of(made, "base", "unit") == unit
 
 
+USER = {"exists": True, "uid": "1", "shell": "a", "groups": [], "password": "p"}
+PARTLY = [
+    ("template", {}, "file", FOUND, {"digest"}),
+    ("template", {"owner": "root", "group": "root"}, "file", FOUND, {"digest", "owner", "group"}),
+    ("lineinfile", {"mode": "0644"}, "file", FOUND, {"digest", "mode"}),
+    ("user", {"groups": ["sudo"]}, "user", USER, {"groups"}),
+    ("user", {"password": "x", "update_password": "on_create"}, "user", USER, set()),
+    ("user", {"password": "x", "uid": 0}, "user", USER, {"password", "uid"}),
+]
+
+
+@pytest.mark.parametrize(("module", "args", "kind", "before", "own"), PARTLY)
+def test_a_task_that_changed_a_thing_answers_for_what_it_can_have_changed(
+    module: str, args: dict[str, Any], kind: str, before: dict[str, Any], own: set[str]
+) -> None:
+    recorder = Recorder()
+    name = f"ansible.builtin.{module}"
+    recorder.take("node", "base", Task("do it", name, {"path": "/etc/x", "name": "x", **args}, {}, True))
+    ran = as_json(recorder.hosts["node"]["base"]) | {"whole": True, "handlers": []}
+    kinds = [made["kind"] for made in ran["claims"]]
+    assert kinds == [kind]
+    first = again(Manifest(host="node"), {"base": ran}, "i1", before)
+    found = {what: SECOND.get(what, value) for what, value in before.items()}
+    made = again(first.manifest, {"base": ran}, "i1", found)
+    assert entry_of(made, "base", kind) == before | {what: SECOND[what] for what in own}
+    assert len(made.not_repaired) == 1
+    recorder.take(
+        "node",
+        "base",
+        Task("more", "causeway_own", {}, {"governs": [{"kind": kind, "key": key_of(ran)}]}, True),
+    )
+    ran = as_json(recorder.hosts["node"]["base"]) | {"whole": True, "handlers": []}
+    made = again(first.manifest, {"base": ran}, "i1", found)
+    assert entry_of(made, "base", kind) == found, "a module that says no more may have changed all of it"
+
+
+def key_of(ran: dict[str, Any]) -> str:
+    return str(ran["claims"][0]["key"])
+
+
 def test_what_a_unit_makes_is_changed_by_its_restart() -> None:
     """A handler restarts it; the task that says what the unit makes found it running."""
     recorder = Recorder()

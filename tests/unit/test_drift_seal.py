@@ -30,6 +30,7 @@ def claim(kind: str, key: str, **changes: Any) -> dict[str, Any]:
         "reported": {},
         "compared": {},
         "stated_by": [],
+        "untouched": [],
         "how": {},
         "aspects": None,
     }
