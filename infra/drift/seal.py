@@ -4,7 +4,8 @@ and keeps them as manifests on the controller and on the node.
 
 import asyncio
 import posixpath
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,13 +22,14 @@ from infra.drift.manifest import (
     load_manifest,
     save_manifest,
 )
-from infra.drift.trip import TripError, Trips, execute
-from infra.errors import CausewayError
+from infra.drift.trip import TripError, Trips, execute, failure_of
+from infra.errors import CausewayError, one_line, sentence, why
 from infra.handoff.contract import load_contract, stack_dir
 
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
 LIMIT_S = 600
+HOST_LIMIT_S = 90
 Record = Mapping[str, Any]
 """What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
 
@@ -44,7 +46,7 @@ def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
     """How what was found contradicts what the task reported, as one sentence; None when it agrees."""
     if "error" in found:
-        return f"{claim['kind']} {claim['key']} cannot be read: {found['error']}"
+        return f"{claim['kind']} {claim['key']} cannot be read: {sentence(found['error'])}"
     for aspect, reported in claim["reported"].items():
         have = found.get("_sha1") if aspect == "sha1" else found.get(aspect)
         if claim["kind"] == "unit":
@@ -57,7 +59,7 @@ def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
         if have != reported:
             return (
                 f"{claim['kind']} {claim['key']}: task “{claim['task']}” reported {aspect} {reported}, "
-                f"found {have}: something else changed it during the run"
+                f"found {sentence(str(have))}: something else changed it during the run"
             )
     return None
 
@@ -259,7 +261,12 @@ async def seal_host(trips: Trips, seal: HostSeal) -> None:
     """One trip: read, merge, leave the copy on the node. TripError when any of it fails."""
     connection = await trips.open(seal.host)
     async with connection:
-        seal.merge(await trips.ask(connection, seal.host, seal.request()))
+        answer = await trips.ask(connection, seal.host, seal.request())
+        try:
+            seal.merge(answer)
+        except Exception:  # not to keep what was merged half
+            seal.manifest = load_manifest(seal.stack, seal.host) or Manifest(host=seal.host)
+            raise
         await store_copy(trips, connection, seal.host, seal.manifest)
     save_manifest(seal.stack, seal.manifest)
 
@@ -278,24 +285,36 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     trips, inputs = Trips(contract), role_inputs(contract)
-    gate, problems = asyncio.Semaphore(AT_ONCE), []
+    gate = asyncio.Semaphore(AT_ONCE)
+    problems: list[str] = []
+    deadline = time.monotonic() + LIMIT_S
 
     async def one(host: str, records: Mapping[str, Record]) -> None:
         async with gate:
-            seal = HostSeal(stack, host, records, inputs[host])
             try:
-                await seal_host(trips, seal)
-            except TripError as error:
-                problems.append(f"{host}: not sealed: {error}")
-                mark_unsealed(seal, str(error))
-                return
-            for role in records:
-                problems.extend(f"{host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
-            left = "still differs, no task of this run changes it back"
-            problems.extend(f"{host}: {left}: {line}" for line in seal.not_repaired)
+                seal = HostSeal(stack, host, records, inputs[host])
+                left_s = deadline - time.monotonic()
+                error: TripError | None = TripError(f"its turn had not come after {LIMIT_S} s", reached=False)
+                if left_s > 0:
+                    error = await failure_of(seal_host(trips, seal), min(HOST_LIMIT_S, left_s))
+                if error:
+                    mark_unsealed(seal, str(error))
+                problems.extend(map(one_line, _problems(seal, error)))
+            except Exception as error:  # its manifest on the controller cannot be read or written
+                problems.append(f"{host}: not sealed: {why(error)}")
 
     await asyncio.gather(*(one(host, records) for host, records in hosts.items() if host in inputs))
     return problems
+
+
+def _problems(seal: HostSeal, error: TripError | None) -> Iterator[str]:
+    if error:
+        yield f"{seal.host}: not sealed: {error}"
+        return
+    for role in seal.records:
+        yield from (f"{seal.host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
+    left = "still differs, no task of this run changes it back"
+    yield from (f"{seal.host}: {left}: {line}" for line in seal.not_repaired)
 
 
 def mark_unsealed(seal: HostSeal, why: str) -> None:
@@ -313,8 +332,6 @@ def _now() -> str:
 def seal_run(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal what a run recorded of HOSTS; the problems, one line each."""
     try:
-        return asyncio.run(asyncio.wait_for(seal_all(stack, hosts), LIMIT_S))
-    except TimeoutError:
-        return [f"not sealed: not through after {LIMIT_S} s"]
+        return asyncio.run(seal_all(stack, hosts))
     except CausewayError as error:
         return [str(error)]
