@@ -294,3 +294,16 @@ def test_systemds_answers_are_read_as_d_bus_lays_them_out(body: bytes, value: ob
 def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
     path = b"/org/freedesktop/systemd1/unit/_31_2dx_40y_2eservice\0"
     assert path in question(1, "1-x@y.service", "Unit", "LoadState")
+
+
+def test_a_name_that_is_no_text_can_be_sealed_compared_and_shown(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xffa")).touch()
+    link = tmp_path / "link"
+    link.symlink_to(os.fsdecode(b"/\xfe"))
+    entries = [["listing", str(tmp_path), {}, {}], ["link", str(link), {}, {}]]
+    found = ask("seal", *entries)["values"]
+    assert found[0]["names"] == ["link", "\\xffa"]
+    assert found[1]["target"] == "/\\xfe"
+    for entry, value in zip(entries, found, strict=True):
+        entry[3] = {name: part for name, part in value.items() if not name.startswith("_")}
+    assert ask("scan", *entries)["values"] == []
