@@ -2,10 +2,12 @@
 
 import difflib
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
+
+from infra.errors import one_line
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
 RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
@@ -13,6 +15,8 @@ RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
 SHOWN_CHARS = 200
+DIFF_STEPS = 1_000_000
+"""About 0.3 s: meanwhile, the scan of all other nodes waits."""
 NEW_OR_GONE = {
     **{"listing": "names", "authorized_keys": "keys", "nft": "rules"},
     **dict.fromkeys(("effective", "check"), "output"),
@@ -39,7 +43,7 @@ class Difference:
 
     def __str__(self) -> str:
         """In one line: what, and how it differs."""
-        return f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found)}"
+        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found)}")
 
 
 @dataclass
@@ -99,7 +103,7 @@ class HostReport:
     def unsettled(self, role: str) -> str:
         """In one line, why nothing can be said of a role."""
         part = self.roles[role]
-        return f"{role} is {part.state}: {'; '.join(part.notes)}"
+        return one_line(f"{role} is {part.state}: {'; '.join(part.notes)}")
 
     def repair_command(self, stack: str) -> str:
         """What brings the host back; plain Ansible."""
@@ -113,7 +117,7 @@ class HostReport:
 def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     """How `found` differs from `expected`, in words."""
     if "error" in found:
-        return f"cannot be read: {found['error']}"
+        return f"cannot be read: {_value(found['error'])}"
     if "type" in found:
         return f"is {_type(found['type'])}, expected {_type(expected.get('type'))}"
     if OF_ITS_FILES in found:
@@ -132,14 +136,16 @@ def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) ->
 
 
 def _type(value: Any) -> str:
-    return {"absent": "absent", "special": "neither file, directory nor link"}.get(value, f"a {value}")
+    names = {"absent": "absent", "special": "neither file, directory nor link"}
+    return names.get(value, f"a {_value(value)}")
 
 
 def _new_or_gone(expected: Any, found: Any) -> str:
     if expected is None or found is None:
         return "is gone" if found is None else "is there, expected absent"
-    added = [line for line in found if line not in expected]
-    missing = [line for line in expected if line not in found]
+    old, new = set(expected), set(found)
+    added = [line for line in found if line not in old]
+    missing = [line for line in expected if line not in new]
     parts = [f"added: {_value(added)}"] if added else []
     parts += [f"missing: {_value(missing)}"] if missing else []
     return "; ".join(parts) or "the order changed"
@@ -157,12 +163,39 @@ def _value(value: Any) -> str:
 
 
 def text_diff(key: str, sealed: str, found: str) -> str:
-    """A unified diff between the sealed text and the one found."""
-    name = posixpath.relpath(key, "/")
-    lines = difflib.unified_diff(
-        sealed.splitlines(), found.splitlines(), f"sealed/{name}", f"found/{name}", n=2, lineterm=""
-    )
-    return "\n".join(lines)
+    """A unified diff between the sealed text and the one found; in one piece where the best takes long."""
+    name, old, new = posixpath.relpath(key, "/"), sealed.splitlines(), found.splitlines()
+    names = f"sealed/{name}", f"found/{name}"
+    try:
+        _Matcher(None, old, new).get_matching_blocks()
+        return "\n".join(difflib.unified_diff(old, new, *names, n=2, lineterm=""))
+    except TooManyStepsError:
+        head = len(posixpath.commonprefix([old, new]))
+        tail = len(posixpath.commonprefix([old[:head:-1], new[:head:-1]]))
+    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
+    where = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
+    lines = [f"-{line}" for line in old] + [f"+{line}" for line in new]
+    return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", where, *lines])
+
+
+class TooManyStepsError(Exception):
+    """Two texts are not compared any further."""
+
+
+class _Matcher(difflib.SequenceMatcher[str]):
+    """Finds equal lines, and gives up after so many steps: a node may make its text hard to compare."""
+
+    a: Sequence[str]
+    b2j: dict[str, list[int]]
+    steps = DIFF_STEPS
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        self.steps -= sum(len(self.b2j.get(line, ())) + 1 for line in self.a[alo:ahi])
+        if self.steps < 0:
+            raise TooManyStepsError
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def moment(seconds: float | None) -> str | None:

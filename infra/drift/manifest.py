@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra import ROOT
-from infra.errors import CausewayError
+from infra.errors import CausewayError, one_line
 from infra.handoff.contract import stack_dir
 
 SCHEMA_VERSION = 1
@@ -174,7 +174,7 @@ def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
         for role, part in manifest.roles.items() if manifest else ():
             if part.sealed_at is None and part.declared:
                 why = "; ".join(part.problems) or "it ran in part only"
-                yield f"drift: {host}: {role} is not sealed: {why}"
+                yield one_line(f"drift: {host}: {role} is not sealed: {why}")
 
 
 def _write(path: Path, data: bytes) -> None:

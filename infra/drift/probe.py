@@ -25,11 +25,22 @@ def look(probe: Look, entry: list[Any]) -> dict[str, Any]:
     """What is found for one entry; an error is a finding."""
     kind, key, how, probe.want = entry
     try:
-        return KINDS[kind](probe, key, how)
+        return {aspect: readable(value) for aspect, value in KINDS[kind](probe, key, how).items()}
     except OSError as error:
-        return {"error": error.strerror or str(error)}
+        return {"error": readable(error.strerror or str(error))}
     except Exception as error:  # whatever one entry does, the others are looked at
-        return {"error": f"{type(error).__name__}: {error}"}
+        return {"error": readable(f"{type(error).__name__}: {error}")}
+
+
+def readable(value: Any) -> Any:
+    """The value with the bytes of a name that is no UTF-8 written out: JSON could not carry them."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        return [readable(part) for part in value]
+    if isinstance(value, dict):
+        return {readable(name): readable(part) for name, part in value.items()}
+    return value
 
 
 def sealed(probe: Look, entry: list[Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.drift.findings import Difference, HostReport
-from infra.errors import ExitCode
+from infra.errors import ExitCode, one_line
 
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
@@ -78,7 +78,11 @@ def print_host(stack: str, report: HostReport) -> None:
 
 
 def host_lines(stack: str, report: HostReport) -> Iterator[str]:
-    """What there is to say about a node."""
+    """What there is to say about a node; nothing in it can be more than its line."""
+    return map(one_line, _host_lines(stack, report))
+
+
+def _host_lines(stack: str, report: HostReport) -> Iterator[str]:
     yield f"{report.host} ({report.region}): {report.state}{': ' if report.message else ''}{report.message}"
     for name, role in report.roles.items():
         if role.state != "clean":
@@ -112,9 +116,7 @@ def write_html(file: Path, stack: str, reports: Iterator[HostReport]) -> Iterato
 
 
 def _section(stack: str, report: HostReport) -> str:
-    name, state = html.escape(report.host), report.state
+    name, state, message = html.escape(report.host), report.state, html.escape(one_line(report.message))
     lines = list(host_lines(stack, report))
     body = f"<pre>{html.escape(chr(10).join(lines[1:]))}</pre>" if lines[1:] else ""
-    return (
-        f'<h2>{name} <small class="{state}">{state}</small></h2><p>{html.escape(report.message)}</p>{body}\n'
-    )
+    return f'<h2>{name} <small class="{state}">{state}</small></h2><p>{message}</p>{body}\n'

@@ -15,8 +15,8 @@ from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleRepo
 from infra.drift.inputs import role_inputs
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_text, load_manifest
 from infra.drift.probe import entries_of, request_of
-from infra.drift.trip import TripError, Trips
-from infra.errors import BadInputError, CausewayError
+from infra.drift.trip import TripError, Trips, failure_of
+from infra.errors import BadInputError
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.identities import load_identities
 
@@ -86,15 +86,8 @@ class Scanner:
         """One host's report; whatever goes wrong is in it."""
         started = time.monotonic()
         report = HostReport(name, self.contract.region_of(name), "clean")
-        try:
-            async with asyncio.timeout(HOST_LIMIT_S):
-                await self._scan(report)
-        except TripError as error:
+        if error := await failure_of(self._scan(report), HOST_LIMIT_S):
             report.state, report.message = "failed" if error.reached else "unreachable", str(error)
-        except TimeoutError:
-            report.state, report.message = "failed", f"not through after {HOST_LIMIT_S} s"
-        except CausewayError as error:
-            report.state, report.message = "failed", error.message
         report.took_s = time.monotonic() - started
         return report
 
@@ -106,7 +99,7 @@ class Scanner:
         connection = await self.trips.open(report.host)
         async with connection:
             answer = await self.trips.ask(connection, report.host, request_of(plain, pairs, self.mode))
-        self._take(report, manifest, pairs, answer)
+        await self._take(report, manifest, pairs, answer)
 
     def _pairs(
         self, host: str, manifest: Manifest, plain: dict[str, Any]
@@ -141,7 +134,7 @@ class Scanner:
         for role in sorted(given_up.intersection(self.roles or given_up)):
             report.roles[role] = RoleReport("given up", notes=[what_it_left(manifest.roles[role])])
 
-    def _take(
+    async def _take(
         self,
         report: HostReport,
         manifest: Manifest,
@@ -156,6 +149,7 @@ class Scanner:
         for number, found in answer["values"]:
             role, entry = pairs[number]
             difference = self._difference(role, Entry.model_validate(entry), found)
+            await asyncio.sleep(0)  # a node of which much differs does not hold up the others
             part = report.roles.setdefault(role, RoleReport("drift"))
             part.differences.append(difference)
             if part.state == "clean":

@@ -4,7 +4,8 @@ and keeps them as manifests on the controller and on the node.
 
 import asyncio
 import posixpath
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -28,8 +29,8 @@ from infra.drift.manifest import (
     save_manifest,
     taken_anew,
 )
-from infra.drift.trip import TripError, Trips, execute
-from infra.errors import CausewayError
+from infra.drift.trip import TripError, Trips, execute, failure_of
+from infra.errors import CausewayError, one_line, sentence, why
 from infra.handoff.contract import load_contract, stack_dir
 from infra.handoff.identities import load_identities
 
@@ -40,6 +41,7 @@ WHAT_IT_IS = frozenset(("type", "exists", "installed"))
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
 LIMIT_S = 600
+HOST_LIMIT_S = 90
 Record = Mapping[str, Any]
 """What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
 
@@ -58,7 +60,7 @@ def probe_request(manifest: Manifest, claims: list[Record], replaced: Collection
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
     """How what was found contradicts what the task reported, as one sentence; None when it agrees."""
     if "error" in found:
-        return f"{claim['kind']} {claim['key']} cannot be read: {found['error']}"
+        return f"{claim['kind']} {claim['key']} cannot be read: {sentence(found['error'])}"
     for aspect, reported in claim["reported"].items():
         if claim["kind"] == "unit" and aspect == "active" and found.get("_type") == "oneshot":
             continue  # over as soon as it has done its work
@@ -66,7 +68,7 @@ def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
             have = found.get("_sha1" if aspect == "sha1" else SHOWN_BY.get(aspect, aspect))
             return (
                 f"{claim['kind']} {claim['key']}: task “{claim['task']}” reported {aspect} {reported}, "
-                f"found {have}: something else changed it during the run"
+                f"found {sentence(str(have))}: something else changed it during the run"
             )
     return None
 
@@ -465,7 +467,12 @@ async def seal_host(trips: Trips, seal: HostSeal) -> None:
     """One trip: read, merge, leave the copy on the node. TripError when any of it fails."""
     connection = await trips.open(seal.host)
     async with connection:
-        seal.merge(await trips.ask(connection, seal.host, seal.request()))
+        answer = await trips.ask(connection, seal.host, seal.request())
+        try:
+            seal.merge(answer)
+        except Exception:  # not to keep what was merged half
+            seal.manifest = load_manifest(seal.stack, seal.host) or Manifest(host=seal.host)
+            raise
         await store_copy(trips, connection, seal.host, seal.manifest)
     save_manifest(seal.stack, seal.manifest)
     keep_changes(seal.stack, seal.host, seal.unsealed_changes())
@@ -485,21 +492,23 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     trips, inputs, identities = Trips(contract), role_inputs(contract), load_identities(stack)
-    gate, problems = asyncio.Semaphore(AT_ONCE), []
+    gate = asyncio.Semaphore(AT_ONCE)
+    problems: list[str] = []
+    deadline = time.monotonic() + LIMIT_S
 
     async def one(host: str, records: Mapping[str, Record]) -> None:
         async with gate:
-            seal = HostSeal(stack, host, records, inputs[host], identities.get(host, ""))
             try:
-                await seal_host(trips, seal)
-            except TripError as error:
-                problems.append(f"{host}: not sealed: {error}")
-                mark_unsealed(seal, str(error))
-                return
-            for role in records:
-                problems.extend(f"{host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
-            left = "still differs, no task of this run changes it back"
-            problems.extend(f"{host}: {left}: {line}" for line in dict.fromkeys(seal.not_repaired))
+                seal = HostSeal(stack, host, records, inputs[host], identities.get(host, ""))
+                left_s = deadline - time.monotonic()
+                error: TripError | None = TripError(f"its turn had not come after {LIMIT_S} s", reached=False)
+                if left_s > 0:
+                    error = await failure_of(seal_host(trips, seal), min(HOST_LIMIT_S, left_s))
+                if error:
+                    mark_unsealed(seal, str(error))
+                problems.extend(map(one_line, _problems(seal, error)))
+            except Exception as error:  # its manifest on the controller cannot be read or written
+                problems.append(f"{host}: not sealed: {why(error)}")
 
     # What tasks on other nodes may have made is sealed after it was sealed there.
     known = {host: records for host, records in hosts.items() if host in inputs}
@@ -512,6 +521,16 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
 def waits_for_others(record: Record) -> bool:
     """Whether something of it is shared by all nodes, and was not changed here."""
     return any(claim["how"].get("shared") and not claim["changed"] for claim in record["claims"])
+
+
+def _problems(seal: HostSeal, error: TripError | None) -> Iterator[str]:
+    if error:
+        yield f"{seal.host}: not sealed: {error}"
+        return
+    for role in seal.records:
+        yield from (f"{seal.host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
+    left = "still differs, no task of this run changes it back"
+    yield from (f"{seal.host}: {left}: {line}" for line in dict.fromkeys(seal.not_repaired))
 
 
 def mark_unsealed(seal: HostSeal, why: str) -> None:
@@ -529,8 +548,6 @@ def _now() -> str:
 def seal_run(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal what a run recorded of HOSTS; the problems, one line each."""
     try:
-        return asyncio.run(asyncio.wait_for(seal_all(stack, hosts), LIMIT_S))
-    except TimeoutError:
-        return [f"not sealed: not through after {LIMIT_S} s"]
+        return asyncio.run(seal_all(stack, hosts))
     except CausewayError as error:
         return [str(error)]

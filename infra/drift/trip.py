@@ -6,12 +6,11 @@ quickest algorithms that every OpenSSH since 7.0 offers stand first.
 
 import ast
 import asyncio
-import json
 import marshal
 import os
 import shlex
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,15 +19,15 @@ from typing import Any
 import asyncssh
 
 from infra import ROOT
+from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.looks import KINDS
-from infra.errors import CausewayError
+from infra.errors import CausewayError, sentence, why
 from infra.handoff.contract import Contract, load_contract, stack_dir
 
 CONNECT_TIMEOUT_S = 10
 PROBE_LIMIT_S = 20
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
-ANSWER_LIMIT_BYTES = 64 << 20
 # Reads the probe and its request from standard input: Python is slow in parsing long literals.
 BOOTSTRAP = (
     "import os,zlib,marshal;d=os.fdopen(0,'rb').read();n=int.from_bytes(d[:4],'big');"
@@ -47,7 +46,7 @@ class TripError(Exception):
     """A node did not answer as it should; the text says how. `reached`: it could be logged in to."""
 
     def __init__(self, message: str, reached: bool) -> None:
-        super().__init__(message)
+        super().__init__(sentence(message))
         self.reached = reached
 
 
@@ -191,17 +190,38 @@ class Trips:
     ) -> dict[str, Any]:
         """Run the probe and return its answer. TripError when there is none."""
         command = self.as_root(host, PYTHON)
-        said, complaint, status = await execute(connection, command, script(request), PROBE_LIMIT_S + 10)
-        try:
-            answer = json.loads(said)
-        except ValueError:
-            if status == NOT_FOUND:
-                raise TripError("it has no python3: install it there", reached=True) from None
+        said, complaint, status = await execute(
+            connection, command, script(request), PROBE_LIMIT_S + 10, most_bytes(request)
+        )
+        if not said and status == NOT_FOUND:
+            raise TripError("it has no python3: install it there", reached=True)
+        if not said:
             cause = complaint.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
-            raise TripError(f"the probe did not run: {cause[0]}", reached=True) from None
-        if not isinstance(answer, dict):
-            raise TripError("the probe's answer makes no sense", reached=True)
-        return answer
+            raise TripError(f"the probe did not run: {cause[0]}", reached=True)
+        try:
+            return read_answer(said, request)
+        except ValueError as error:
+            beginning = said[:80].decode(errors="replace").strip()
+            nonsense = f"the probe's answer makes no sense: {error}; it begins with “{beginning}”"
+            raise TripError(nonsense, reached=True) from None
+
+
+async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:
+    """Await what is done with one node; what went wrong, whatever it was: the others are not to suffer."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await trip
+    except TripError as error:
+        return error
+    except TimeoutError:
+        return TripError(f"not through after {limit_s:g} s", reached=True)
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) and task.cancelling():
+            raise
+        return TripError("its connection was given up in the middle", reached=True)  # by a library
+    except Exception as error:
+        return TripError(why(error), reached=True)
+    return None
 
 
 def login_fingerprint(stack: str, host: str) -> str:
@@ -212,7 +232,11 @@ def login_fingerprint(stack: str, host: str) -> str:
 
 
 async def execute(
-    connection: asyncssh.SSHClientConnection, command: str, data: bytes, limit_s: float
+    connection: asyncssh.SSHClientConnection,
+    command: str,
+    data: bytes,
+    limit_s: float,
+    most: int = MOST_BYTES,
 ) -> tuple[bytes, bytes, int | None]:
     """A command's output, complaint and exit status. TripError when it takes too long or says too much."""
     try:
@@ -221,18 +245,18 @@ async def execute(
             with suppress(OSError):  # it may have ended already, for want of a Python: its status says so
                 process.stdin.write(data)
                 process.stdin.write_eof()
-            said = b""
+            said = bytearray()
             while not said.endswith(b"\n") and (more := await process.stdout.read(1 << 18)):
                 said += more  # one line is all: a process whose look hangs in the kernel does not end
-                if len(said) > ANSWER_LIMIT_BYTES:
-                    raise TripError(f"it said more than {ANSWER_LIMIT_BYTES >> 20} MiB", reached=True)
+                if len(said) > most:
+                    raise TripError(f"it said more than {most >> 20} MiB", reached=True)
             if said:
-                return said, b"", None
+                return bytes(said), b"", None
             complaint = await process.stderr.read(1 << 16)
             await process.wait_closed()
             if process.exit_status is None and not process.exit_signal:
                 raise TripError("the connection broke", reached=True)
-            return said, complaint, process.exit_status
+            return b"", complaint, process.exit_status
     except TimeoutError:
         raise TripError(f"logged in, then no answer within {limit_s:g} s", reached=True) from None
     except (OSError, asyncssh.Error) as error:

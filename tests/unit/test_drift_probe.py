@@ -299,6 +299,19 @@ def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
     assert path in question(1, "1-x@y.service", "Unit", "LoadState")
 
 
+def test_a_name_that_is_no_text_can_be_sealed_compared_and_shown(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xffa")).touch()
+    link = tmp_path / "link"
+    link.symlink_to(os.fsdecode(b"/\xfe"))
+    entries = [["listing", str(tmp_path), {}, {}], ["link", str(link), {}, {}]]
+    found = ask("seal", *entries)["values"]
+    assert found[0]["names"] == ["link", "\\xffa"]
+    assert found[1]["target"] == "/\\xfe"
+    for entry, value in zip(entries, found, strict=True):
+        entry[3] = {name: part for name, part in value.items() if not name.startswith("_")}
+    assert ask("scan", *entries)["values"] == []
+
+
 VERSIONS = (
     *("1:9.2p1-2+deb12u3", "1:9.2p1-2+deb12u10", "1:9.2p1-2", "9.2p1-2", "2:1.0", "0:1.0", "1.0", "1.0-0"),
     *("1.0-1", "1.0~rc1-1", "1.0~~", "1.0~", "1.0+dfsg-1~bpo12+1", "1.0.1", "1.0a", "1.0-1-1", "1.0a0", "10"),
