@@ -124,6 +124,7 @@ def _sealed(kind: str, found: Any) -> None:
     if "_inputs" in found:
         _require(isinstance(found["_inputs"], dict if kind == "effective" else list), "_inputs is unknown")
         _require(_is_plain(found["_inputs"]), "_inputs is unknown")
+    _require(_is_list(found.get("_packaged", [])), "_packaged is no list of names")
 
 
 def _aspects(kind: str, found: Iterable[tuple[str, Any]]) -> None:
@@ -173,7 +174,7 @@ def _is_plain(value: Any, depth: int = DEEPEST) -> bool:
     return value is None or isinstance(value, str | bool) or _is_number(value)
 
 
-LISTS = frozenset({"names", "output", "dropins", "rules", "groups", "members", "keys"})
+LISTS = frozenset({"names", "output", "lines", "dropins", "rules", "groups", "members", "keys"})
 SHAPES: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(LISTS, _is_list),
     **dict.fromkeys(
