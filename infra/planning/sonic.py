@@ -25,6 +25,7 @@ from infra.planning.cabling import (
     switches,
 )
 from infra.planning.fabric import FabricPlan
+from infra.planning.models import Model, model_of
 from infra.spec import SwitchSpec
 
 Table = dict[str, dict[str, str]]
@@ -43,7 +44,6 @@ SONIC_TYPE = {"leaf": "ToRRouter", "spine": "LeafRouter", "core": "SpineRouter"}
 FEC_FROM_GBPS = 100
 SHARED_ALL, SHARED_LOSSY, SHARED_LOSSLESS = "7", "3", "0"
 """α as a power of two: 128, 8 and 1 times what is free of a pool, as in SONiC's tables for these chips."""
-LOSSY_QUEUE_BYTES = 9216
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,11 @@ class _Config:
 
     def _port(self, port: int) -> dict[str, str]:
         gbps, end = self.plan.fabric.link_gbps, self.ends.get(port)
-        width = buffers.lanes(self.asic, gbps)
-        lanes = range(port * width, (port + 1) * width)
-        cage, place = divmod(lanes[0], max(self.asic.cage_lanes, width))
-        breakout = width < self.asic.cage_lanes
+        on_box = self.model.port(port, gbps)
         fields = {
-            "alias": f"etp{cage + 1}" + ("abcdefgh"[place // width] if breakout else ""),
-            "index": str(cage + 1),
-            "lanes": ",".join(map(str, lanes)),
+            "alias": on_box.alias,
+            "index": str(on_box.cage),
+            "lanes": ",".join(map(str, on_box.lanes)),
             "speed": str(gbps * 1000),
             "autoneg": "off",
             "fec": "rs" if gbps >= FEC_FROM_GBPS else "none",
@@ -135,9 +132,9 @@ class _Config:
         return fields | ({"description": f"{end.device} {end.port}"} if end else {})
 
     @property
-    def asic(self) -> buffers.Asic:
-        """The chip."""
-        return buffers.ASICS[self.spec.asic]
+    def model(self) -> Model:
+        """What it is as hardware."""
+        return model_of(self.spec)
 
     def _underlay(self) -> ConfigDb:
         tables: dict[str, Table] = defaultdict(dict)
@@ -226,7 +223,7 @@ class _Config:
     def _buffers(self) -> ConfigDb:
         fabric, roce = self.plan.fabric, self.plan.fabric.roce
         shared = str(buffers.shared_bytes(fabric, self.spec))
-        room = buffers.headroom(self.asic, fabric.link_gbps, self.spec.cable_m)
+        room = buffers.headroom(self.model, fabric.link_gbps, self.spec.cable_m, self.spec.mtu_bytes)
         lossless = f"pg_lossless_{fabric.link_gbps * 1000}_{_whole_m(self.spec)}m_profile"
         lossy, cnp = best_effort_class(self.plan), roce.cnp_priority
         return {
@@ -235,7 +232,7 @@ class _Config:
                 "egress_lossless_pool": {
                     "type": "egress",
                     "mode": "dynamic",
-                    "size": str(self.asic.buffer_bytes),
+                    "size": str(buffers.ASICS[self.model.asic].buffer_bytes),
                 },
                 "egress_lossy_pool": {"type": "egress", "mode": "dynamic", "size": shared},
             },
@@ -250,7 +247,7 @@ class _Config:
                 "ingress_lossless_profile": _profile("ingress_lossless_pool", SHARED_ALL),
                 "ingress_lossy_profile": _profile("ingress_lossless_pool", SHARED_LOSSY),
                 "egress_lossless_profile": _profile("egress_lossless_pool", SHARED_ALL),
-                "egress_lossy_profile": _profile("egress_lossy_pool", SHARED_ALL, LOSSY_QUEUE_BYTES),
+                "egress_lossy_profile": _profile("egress_lossy_pool", SHARED_ALL, buffers.LOSSY_QUEUE_BYTES),
                 "q_lossy_profile": _profile("egress_lossy_pool", SHARED_LOSSY),
             },
             "BUFFER_PG": self._each(
