@@ -32,6 +32,21 @@ Table = dict[str, dict[str, str]]
 ConfigDb = dict[str, Table]
 """Table → key (parts joined by `|`) → field → value."""
 
+TABLES = frozenset({
+    "BGP_BBR", "BGP_NEIGHBOR", "BUFFER_PG", "BUFFER_POOL", "BUFFER_PORT_EGRESS_PROFILE_LIST",
+    "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PROFILE", "BUFFER_QUEUE", "CABLE_LENGTH", "DEVICE_METADATA",
+    "DEVICE_NEIGHBOR", "DEVICE_NEIGHBOR_METADATA", "DSCP_TO_TC_MAP", "FLEX_COUNTER_TABLE", "INTERFACE",
+    "LOOPBACK_INTERFACE", "MAP_PFC_PRIORITY_TO_QUEUE", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP", "PFC_WD", "PORT",
+    "PORT_QOS_MAP", "QUEUE", "SCHEDULER", "TC_TO_PRIORITY_GROUP_MAP", "TC_TO_QUEUE_MAP", "VLAN",
+    "VLAN_INTERFACE", "VLAN_MEMBER", "WRED_PROFILE",
+})  # fmt: skip
+"""All that a switch may get: one that a switch does not get is planned as empty."""
+OTHER_WAYS = frozenset({
+    "BGP_INTERNAL_NEIGHBOR", "BGP_PEER_RANGE", "BREAKOUT_CFG", "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
+    "LOSSLESS_TRAFFIC_PATTERN", "PORTCHANNEL", "PORTCHANNEL_INTERFACE", "PORTCHANNEL_MEMBER",
+    "VLAN_SUB_INTERFACE",
+})  # fmt: skip
+"""Tables that would give the same ports, neighbours and buffers another meaning: planned as empty, always."""
 MAP = "CAUSEWAY"
 """Name of every map; a switch has one of a kind."""
 CLASSES = range(8)
