@@ -1,6 +1,7 @@
 """Buffers of a switch: headroom of the lossless class, ECN thresholds, PFC watchdog times.
 
-Sources: sonic-swss 422271e7, cfgmgr/buffer_headroom_mellanox.lua (headroom); sonic-buildimage 086b03bd:
+Sources: sonic-swss e6b0c5b5, cfgmgr/buffer_headroom_mellanox.lua (headroom, last changed in 422271e7) and
+buffer_pool_mellanox.lua (what else is reserved); sonic-buildimage 086b03bd:
 platform/mellanox/asic_table.j2 (cells, delays) and device/mellanox, pg_profile_lookup.ini and
 buffers_defaults_t0.j2 (tables, buffer sizes); HPCC, SIGCOMM 2019 (ECN, as there for DCQCN); sonic-utilities,
 pfcwd/main.py (watchdog).
@@ -32,6 +33,8 @@ ALLOWANCE_BYTES = 2 * KIB
 PIPELINE_BYTES = 19 * KIB
 """What is under way inside the switch; a port of eight lanes has twice as much."""
 WIDE_PORT_LANES = 8
+MIRROR_BYTES = 10 * KIB
+MANAGEMENT_BYTES = 256 * KIB
 LOSSY_QUEUE_BYTES = 9216
 """Reserved for what leaves a port and is not lossless."""
 
@@ -183,10 +186,17 @@ def ecn_thresholds(gbps: int) -> EcnThresholds:
 
 
 def shared_bytes(fabric: FabricSpec, switch: SwitchSpec) -> int:
-    """What the lossless headroom of all ports leaves of the buffer; negative where it does not fit."""
+    """What all that is reserved leaves of the buffer; negative where it does not fit.
+
+    Beside the lossless headroom each port reserves, as SONiC reckons, for best effort, for packets to the switch
+    itself, for mirrored ones, and for its lossy queues.
+    """
     model = model_of(switch)
-    each = headroom(model, fabric.link_gbps, switch.cable_m, switch.mtu_bytes).size
-    return ASICS[model.asic].buffer_bytes - fabric.radix * each
+    wide = model.lanes(fabric.link_gbps) >= WIDE_PORT_LANES
+    lossy = 2 * PIPELINE_BYTES - KIB if wide else PIPELINE_BYTES
+    lossless = headroom(model, fabric.link_gbps, switch.cable_m, switch.mtu_bytes).size
+    each = lossless + 2 * lossy + MIRROR_BYTES + LOSSY_QUEUE_BYTES
+    return ASICS[model.asic].buffer_bytes - MANAGEMENT_BYTES - fabric.radix * each
 
 
 def xoff_trigger_bytes(shared: int) -> int:

@@ -56,7 +56,8 @@ FIRST_ASN = {"core": 4_200_000_000, "spine": 4_201_000_000, "leaf": 4_210_000_00
 """For private use (RFC 6996)."""
 ASNS_PER_PLANE = 1_000_000
 SONIC_TYPE = {"leaf": "ToRRouter", "spine": "LeafRouter", "core": "SpineRouter"}
-FEC_FROM_GBPS = 100
+WITHOUT_FEC_GBPS = (1, 10, 40)
+"""Lanes of at most 10 Gbit/s; faster ones need RS-FEC on fibre, those of PAM4 always (IEEE 802.3)."""
 SHARED_ALL, SHARED_LOSSY, SHARED_LOSSLESS = "7", "3", "0"
 """α as a power of two: 128, 8 and 1 times what is free of a pool, as in SONiC's tables for these chips."""
 
@@ -140,7 +141,7 @@ class _Config:
             "lanes": ",".join(map(str, on_box.lanes)),
             "speed": str(gbps * 1000),
             "autoneg": "off",
-            "fec": "rs" if gbps >= FEC_FROM_GBPS else "none",
+            "fec": "none" if gbps in WITHOUT_FEC_GBPS else "rs",
             "mtu": str(self.spec.mtu_bytes),
             "admin_status": "up" if end else "down",
         }

@@ -113,6 +113,26 @@ def test_marking_starts_before_pausing(asic: SwitchAsic, radix: int, gbps: int) 
 
 
 @pytest.mark.parametrize(
+    ("asic", "radix", "gbps", "cable_m", "pool"),
+    [
+        ("spectrum", 32, 100, 40, 9_653_216),
+        ("spectrum-2", 32, 200, 40, 29_470_656),
+        ("spectrum-4", 64, 400, 40, 134_833_152),
+        ("spectrum-4", 64, 800, 40, 125_592_576),
+    ],
+)
+def test_the_pool_is_what_the_buffer_manager_would_leave(
+    asic: SwitchAsic, radix: int, gbps: int, cable_m: float, pool: int
+) -> None:
+    """By buffer_pool_mellanox.lua of sonic-swss e6b0c5b5, where all ports are up and have these profiles.
+
+    That is: buffer - ports × (lossless + lossy + management + mirror + lossy queues) - 256 KiB.
+    """
+    fabric = FabricSpec(kind="rail_optimized", radix=radix, rails=8, link_gbps=gbps)
+    assert buffers.shared_bytes(fabric, SwitchSpec(asic=asic, cable_m=cable_m)) == pool
+
+
+@pytest.mark.parametrize(
     ("ports", "times"),
     [(1, (200, 200)), (32, (200, 200)), (33, (400, 400)), (128, (800, 800)), (256, (1600, 1000))],
 )

@@ -166,11 +166,18 @@ def test_marking_starts_before_pausing_and_headroom_fits(asic: str, gbps: int, r
     pool = int(config["BUFFER_POOL"]["ingress_lossless_pool"]["size"])
     whole = int(config["BUFFER_POOL"]["egress_lossless_pool"]["size"])
     assert xon + xoff <= size
-    assert pool + size * radix == whole
+    assert pool + size * radix < whole
     marking = config["WRED_PROFILE"]["lossless"]
     for colour in ("green", "yellow", "red"):
         kmin, kmax = (int(marking[f"{colour}_{end}_threshold"]) for end in ("min", "max"))
         assert 0 < kmin < kmax < buffers.xoff_trigger_bytes(pool), name
+
+
+@pytest.mark.parametrize(("gbps", "fec"), [(10, "none"), (25, "rs"), (40, "none"), (50, "rs"), (100, "rs")])
+def test_every_lane_that_is_faster_than_10_gbps_has_fec(gbps: int, fec: str) -> None:
+    fabric = {**TINY, "link_gbps": gbps, "switch": {"asic": "spectrum-2"}}
+    config = next(iter(sonic.switch_configs(fabric_of(3, **fabric))))[1]
+    assert {port["fec"] for port in config["PORT"].values()} == {fec}
 
 
 def test_the_watchdog_acts_before_its_limits() -> None:
