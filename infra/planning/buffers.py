@@ -1,10 +1,9 @@
 """Buffers of a switch: headroom of the lossless class, ECN thresholds, PFC watchdog times.
 
 Sources: sonic-swss e6b0c5b5, cfgmgr/buffer_headroom_mellanox.lua (headroom, last changed in 422271e7) and
-buffer_pool_mellanox.lua (what else is reserved); sonic-buildimage 086b03bd:
-platform/mellanox/asic_table.j2 (cells, delays) and device/mellanox, pg_profile_lookup.ini and
-buffers_defaults_t0.j2 (tables, buffer sizes); HPCC, SIGCOMM 2019 (ECN, as there for DCQCN); sonic-utilities,
-pfcwd/main.py (watchdog).
+buffer_pool_mellanox.lua (what else is reserved); sonic-buildimage 086b03bd, platform/mellanox/asic_table.j2
+(cells, delays) and device/mellanox, pg_profile_lookup.ini and buffers_defaults_t0.j2 (tables, buffer sizes);
+DCQCN, SIGCOMM 2015, and HPCC, SIGCOMM 2019 (ECN); sonic-utilities, pfcwd/main.py (watchdog).
 """
 
 import math
@@ -39,7 +38,8 @@ LOSSY_QUEUE_BYTES = 9216
 """Reserved for what leaves a port and is not lossless."""
 
 ECN_MIN_BYTES_PER_GBPS = 100_000 / 25
-ECN_MAX_BYTES_PER_GBPS = 400_000 / 25
+ECN_FLOOR_BYTES_PER_GBPS = 12_000 / 25
+ECN_MAX_PER_MIN = 4
 ECN_PROBABILITY_PCT = 20
 
 WATCHDOG_STEP_MS = 200
@@ -178,18 +178,26 @@ def _whole_kib(size: float) -> int:
     return math.ceil(size / KIB) * KIB
 
 
-def ecn_thresholds(gbps: int) -> EcnThresholds:
-    """Marking in proportion to the port's speed: HPCC's 100 and 400 kB at 25 Gbit/s."""
-    return EcnThresholds(
-        round(ECN_MIN_BYTES_PER_GBPS * gbps), round(ECN_MAX_BYTES_PER_GBPS * gbps), ECN_PROBABILITY_PCT
-    )
+def ecn_thresholds(gbps: int, shared: int, ports: int) -> EcnThresholds:
+    """Marking in proportion to the speed, but so early that no port pauses before something is marked.
+
+    When one does, at least half the pool is full: by one group, or by more that each may fill less. Spread
+    over the queues of all ports alike, which is worst, that is half the pool by the ports (DCQCN, section 4).
+    """
+    low = min(round(ECN_MIN_BYTES_PER_GBPS * gbps), xoff_trigger_bytes(shared) // ports)
+    return EcnThresholds(low, ECN_MAX_PER_MIN * low, ECN_PROBABILITY_PCT)
+
+
+def ecn_floor_bytes(gbps: int) -> int:
+    """The least from which marking costs no bandwidth to speak of, by HPCC: 12 kB at 25 Gbit/s."""
+    return round(ECN_FLOOR_BYTES_PER_GBPS * gbps)
 
 
 def shared_bytes(fabric: FabricSpec, switch: SwitchSpec) -> int:
     """What all that is reserved leaves of the buffer; negative where it does not fit.
 
-    Beside the lossless headroom each port reserves, as SONiC reckons, for best effort, for packets to the switch
-    itself, for mirrored ones, and for its lossy queues.
+    Beside the lossless headroom each port reserves, as SONiC reckons, for best effort, for packets to the
+    switch itself, for mirrored ones, and for its lossy queues.
     """
     model = model_of(switch)
     wide = model.lanes(fabric.link_gbps) >= WIDE_PORT_LANES

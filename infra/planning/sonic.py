@@ -212,7 +212,9 @@ class _Config:
     def _queues(self) -> ConfigDb:
         """Data and best effort share a port by halves, after notifications; data that waits is marked."""
         roce = self.plan.fabric.roce
-        ecn = buffers.ecn_thresholds(self.plan.fabric.link_gbps)
+        fabric = self.plan.fabric
+        shared = buffers.shared_bytes(fabric, self.spec)
+        ecn = buffers.ecn_thresholds(fabric.link_gbps, shared, fabric.radix)
         marking = {"ecn": "ecn_all"}
         for colour in ("green", "yellow", "red"):
             marking |= {

@@ -97,19 +97,31 @@ def test_a_longer_cable_a_faster_port_and_larger_packets_never_need_less(
     assert less.size <= more.size
 
 
-def test_marking_scales_with_the_speed() -> None:
-    assert buffers.ecn_thresholds(25) == buffers.EcnThresholds(100_000, 400_000, 20)
-    assert buffers.ecn_thresholds(100) == buffers.EcnThresholds(400_000, 1_600_000, 20)
+def test_marking_scales_with_the_speed_where_the_buffer_allows_it() -> None:
+    assert buffers.ecn_thresholds(25, 10**9, 32) == buffers.EcnThresholds(100_000, 400_000, 20)
+    assert buffers.ecn_thresholds(100, 10**9, 32) == buffers.EcnThresholds(400_000, 1_600_000, 20)
+    assert buffers.ecn_thresholds(100, 6_400_000, 32).min_bytes == 100_000
 
 
 @pytest.mark.parametrize(
-    ("asic", "radix", "gbps"), [("spectrum", 32, 100), ("spectrum-3", 32, 400), ("spectrum-4", 64, 800)]
-)
-def test_marking_starts_before_pausing(asic: SwitchAsic, radix: int, gbps: int) -> None:
+    ("asic", "radix", "gbps"), [("spectrum", 32, 100), ("spectrum-3", 32, 400), ("spectrum-4", 64, 800),
+                                ("spectrum-4", 128, 400), ("spectrum-4", 256, 200)]
+)  # fmt: skip
+def test_full_switches_mark_before_they_pause(asic: SwitchAsic, radix: int, gbps: int) -> None:
     fabric = FabricSpec(kind="rail_optimized", radix=radix, rails=8, link_gbps=gbps)
     shared = buffers.shared_bytes(fabric, SwitchSpec(asic=asic))
-    ecn = buffers.ecn_thresholds(gbps)
-    assert 0 < ecn.min_bytes < ecn.max_bytes < buffers.xoff_trigger_bytes(shared)
+    ecn = buffers.ecn_thresholds(gbps, shared, radix)
+    assert buffers.ecn_floor_bytes(gbps) <= ecn.min_bytes < ecn.max_bytes < buffers.xoff_trigger_bytes(shared)
+
+
+@given(
+    st.integers(1, 512), st.integers(1, 512), st.integers(10**6, 160 * 10**6), st.sampled_from([25, 100, 800])
+)
+def test_some_queue_is_marked_before_any_port_pauses(ports: int, busy: int, shared: int, gbps: int) -> None:
+    """`busy` groups, each as full as it may be before it pauses, spread over all queues alike."""
+    busy = min(busy, ports)
+    each = shared / (busy + 1)  # α = 1: as much as is free
+    assert buffers.ecn_thresholds(gbps, shared, ports).min_bytes <= busy * each / ports
 
 
 @pytest.mark.parametrize(

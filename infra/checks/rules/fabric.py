@@ -326,16 +326,16 @@ class SwitchBuffersFit:
         """Switches whose buffer is too small for the radix, the speed and the cables."""
         for path, found, switch in _switches(spec):
             model = models.model_of(switch)
-            if not model.ports(found.link_gbps):
+            if not 0 < found.radix <= model.ports(found.link_gbps):
                 continue
             shared = buffers.shared_bytes(found, switch)
-            kmax = buffers.ecn_thresholds(found.link_gbps).max_bytes
-            if kmax >= buffers.xoff_trigger_bytes(shared):
+            kmin = buffers.ecn_thresholds(found.link_gbps, shared, found.radix).min_bytes
+            if kmin < (least := buffers.ecn_floor_bytes(found.link_gbps)):
                 each = buffers.headroom(model, found.link_gbps, switch.cable_m, switch.mtu_bytes).size
                 whole = buffers.ASICS[model.asic].buffer_bytes
                 message = (
                     f"headroom of {found.radix} × {each:,} bytes leaves {max(shared, 0):,} of {model.asic}'s"
-                    f" {whole:,}, less than the {2 * kmax:,} that marking by ECN needs"
+                    f" {whole:,}, less than the {2 * found.radix * least:,} that marking by ECN needs"
                 )
                 hint = "use shorter cables, fewer ports, or a switch with more buffer"
                 yield Problem(f"{path}.switch.cable_m", message, show(switch.cable_m), hint=hint)
