@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
+    "switch": ("infra.commands.switch", "join a planned switch configuration with a switch's own, offline"),
     "wan": ("infra.commands.wan", "measure the WAN links of a standing stack"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""

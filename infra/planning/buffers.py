@@ -1,30 +1,45 @@
 """Buffers of a switch: headroom of the lossless class, ECN thresholds, PFC watchdog times.
 
-Sources: sonic-swss, cfgmgr/buffer_headroom_mellanox.lua (headroom); sonic-buildimage, device/mellanox,
-pg_profile_lookup.ini and buffers_defaults_t0.j2 (tables, buffer sizes); HPCC, SIGCOMM 2019 (ECN, as there for
-DCQCN); sonic-utilities, pfcwd/main.py (watchdog).
+Sources: sonic-swss e6b0c5b5, cfgmgr/buffer_headroom_mellanox.lua (headroom, last changed in 422271e7) and
+buffer_pool_mellanox.lua (what else is reserved); sonic-buildimage 086b03bd, platform/mellanox/asic_table.j2
+(cells, delays) and device/mellanox, pg_profile_lookup.ini and buffers_defaults_t0.j2 (tables, buffer sizes);
+DCQCN, SIGCOMM 2015, and HPCC, SIGCOMM 2019 (ECN); sonic-utilities, pfcwd/main.py (watchdog).
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from infra.planning.models import Model, model_of
 from infra.spec import FabricSpec, SwitchAsic, SwitchSpec
 
 LIGHT_M_PER_S = 1.98e8
 """Signal speed in fibre, as SONiC has it."""
 KIB = 1024
-LOSSLESS_MTU_BYTES = 9216
-PIPELINE_BYTES = 1024
-"""What the pipeline itself adds."""
-RESPONSE_BYTES = 0.8 * KIB + 3.8 * KIB
-"""What is sent on while a pause frame waits behind another frame and is answered."""
-XON_BYTES = 19_456
-XON_8_LANES_BYTES = 37_888
+SMALLEST_PACKET_BYTES = 64
+LOSSLESS_PACKET_BYTES = 1024
+"""A packet of the lossless class that is not small, as SONiC assumes."""
+PORT_MTU_BYTES = 9216
+MAC_PHY_BYTES = 0.8 * KIB
+"""Sent on while a pause frame passes the port itself."""
+PAUSE_QUANTUM_BYTES = 512 // 8
+PAUSE_QUANTA: Mapping[int, int] = {
+    1: 2, 10: 67, 25: 80, 40: 118, 50: 147, 100: 394, 200: 453, 400: 905, 800: 905,
+}  # fmt: skip
+"""Gbit/s → quanta that a port may take to answer a pause frame (IEEE 802.3, 31B.3.7)."""
+ALLOWANCE_BYTES = 2 * KIB
+"""Added where not all packets are taken as small, up to what they would need if they were."""
+PIPELINE_BYTES = 19 * KIB
+"""What is under way inside the switch; a port of eight lanes has twice as much."""
 WIDE_PORT_LANES = 8
-CELL_LIMIT_BYTES = 128
+MIRROR_BYTES = 10 * KIB
+MANAGEMENT_BYTES = 256 * KIB
+LOSSY_QUEUE_BYTES = 9216
+"""Reserved for what leaves a port and is not lossless."""
 
 ECN_MIN_BYTES_PER_GBPS = 100_000 / 25
-ECN_MAX_BYTES_PER_GBPS = 400_000 / 25
+ECN_FLOOR_BYTES_PER_GBPS = 12_000 / 25
+ECN_MAX_PER_MIN = 4
 ECN_PROBABILITY_PCT = 20
 
 WATCHDOG_STEP_MS = 200
@@ -33,43 +48,66 @@ WATCHDOG_MAX_POLL_MS = 1000
 WATCHDOG_MAX_MS = 5000
 """What SONiC's models allow for detection."""
 
-LosslessRow = tuple[int, int, int, int]
-"""(metres, xon, xoff, size in bytes)."""
+TABLE_M = (5, 40, 300)
+Xoffs = Mapping[int, tuple[int, int, int]]
+"""Gbit/s → the xoff of a published table for cables of 5, 40 and 300 m, in bytes."""
 
 
 @dataclass(frozen=True)
 class Asic:
     """A switching chip, as its manufacturer and SONiC's own tables describe it.
 
-    `lossless_profiles` is filled where there is no formula: by Gbit/s, in the order of cable lengths.
+    `small_pct` of the lossless packets are reckoned to be of the smallest size, which fills cells worst: 50
+    is SONiC's default, 100 is what its tables for spectrum-4 have. `published` has the largest xoff of all of
+    SONiC's tables for that chip; there is none where the formula gives no less.
     """
 
-    lane_gbps: int
-    cage_lanes: int
-    """Lanes of a front-panel cage; ports that take fewer share one."""
-    max_port_gbps: int
-    capacity_gbps: int
     cell_bytes: int
     buffer_bytes: int
-    lossless_profiles: dict[int, tuple[LosslessRow, ...]] | None = None
+    published: Xoffs
+    small_pct: int = 50
+    tile_ns: int = 0
+    """How long what arrives stays outside of the buffer."""
 
 
-SN5600_PROFILES: dict[int, tuple[LosslessRow, ...]] = {
-    10: ((5, 19456, 45056, 64512), (40, 19456, 46080, 65536), (300, 19456, 56320, 75776)),
-    25: ((5, 19456, 48128, 67584), (40, 19456, 52224, 71680), (300, 19456, 76800, 96256)),
-    40: ((5, 19456, 57344, 75776), (40, 19456, 62464, 81920), (300, 19456, 101376, 120832)),
-    50: ((5, 19456, 63488, 82944), (40, 19456, 69632, 89088), (300, 19456, 118784, 138240)),
-    100: ((5, 19456, 113664, 133120), (40, 19456, 126976, 146432), (300, 19456, 225280, 244736)),
-    200: ((5, 19456, 131072, 150528), (40, 19456, 157696, 177152), (300, 19456, 355328, 374784)),
-    400: ((5, 19456, 231424, 250880), (40, 19456, 283648, 303104), (300, 19456, 677888, 697344)),
-    800: ((5, 38912, 257024, 304128), (40, 38912, 362496, 410624), (300, 38912, 1150976, 1198080)),
+SPECTRUM_XOFFS: Xoffs = {
+    10: (29_696, 29_696, 36_864),
+    25: (29_696, 31_744, 48_128),
+    40: (29_696, 32_768, 59_392),
+    50: (29_696, 33_792, 66_560),
+    100: (30_720, 38_912, 104_448),
+}
+SPECTRUM_2_XOFFS: Xoffs = {
+    10: (32_768, 33_792, 40_960),
+    25: (32_768, 35_840, 54_272),
+    40: (33_792, 37_888, 66_560),
+    50: (33_792, 38_912, 75_776),
+    100: (33_792, 44_032, 117_760),
+    200: (35_840, 55_296, 203_776),
+}
+GEARBOX_XOFFS: Xoffs = {
+    10: (34_816, 35_840, 44_032),
+    25: (38_912, 40_960, 59_392),
+    40: (41_984, 46_080, 75_776),
+    50: (45_056, 50_176, 87_040),
+    100: (56_320, 66_560, 140_288),
+}
+"""Of spectrum-2 with a gearbox (ACS-MSN3800)."""
+SPECTRUM_3_XOFFS: Xoffs = {
+    10: (32_768, 33_792, 40_960),
+    25: (32_768, 35_840, 54_272),
+    40: (33_792, 37_888, 66_560),
+    50: (33_792, 38_912, 75_776),
+    100: (59_392, 66_560, 120_832),
+    200: (66_560, 80_896, 203_776),
+    400: (115_712, 144_384, 373_760),
 }
 
 ASICS: dict[SwitchAsic, Asic] = {
-    "spectrum": Asic(25, 4, 100, 3_200, 96, 13_945_824),
-    "spectrum-2": Asic(50, 4, 400, 6_400, 144, 34_287_552),
-    "spectrum-3": Asic(50, 8, 400, 12_800, 144, 60_817_392),
-    "spectrum-4": Asic(100, 8, 800, 51_200, 192, 158_229_504, SN5600_PROFILES),
+    "spectrum": Asic(96, 13_945_824, SPECTRUM_XOFFS),
+    "spectrum-2": Asic(144, 34_287_552, SPECTRUM_2_XOFFS),
+    "spectrum-3": Asic(144, 60_817_392, SPECTRUM_3_XOFFS),
+    "spectrum-4": Asic(192, 158_229_504, {}, small_pct=100, tile_ns=120),
 }
 
 
@@ -94,49 +132,79 @@ class EcnThresholds:
     probability_pct: int
 
 
-def lanes(asic: Asic, gbps: int) -> int:
-    """Lanes of a port; 40 Gbit/s is four of 10."""
-    return 4 if gbps == 40 else -(-gbps // asic.lane_gbps)
+def headroom(model: Model, gbps: int, cable_m: float, mtu_bytes: int = PORT_MTU_BYTES) -> Headroom:
+    """The lossless profile for speed, cable and MTU: SONiC's formula, never less than its tables."""
+    asic = ASICS[model.asic]
+    published = GEARBOX_XOFFS if model.gearbox_ns else asic.published
+    xoff = max(_formula(asic, gbps, cable_m, mtu_bytes, model.gearbox_ns), _table(published, gbps, cable_m))
+    wide = model.lanes(gbps) >= WIDE_PORT_LANES
+    xon = PIPELINE_BYTES * (1 + wide)
+    return Headroom(_whole_kib(xoff + xon + mtu_bytes * wide), xon, xoff)
 
 
-def max_cable_m(asic: Asic) -> int | None:
-    """The longest cable for which headroom is known; None where it can be computed for any."""
-    if asic.lossless_profiles is None:
-        return None
-    return max(row[0] for rows in asic.lossless_profiles.values() for row in rows)
-
-
-def headroom(asic: Asic, gbps: int, cable_m: float) -> Headroom:
-    """The lossless profile for a port's speed and cable; of a table the row for the next faster and longer.
-
-    ValueError where the chip has a table and it ends before.
-    """
-    if asic.lossless_profiles is not None:
-        speeds = [speed for speed in asic.lossless_profiles if speed >= gbps]
-        fitting = [row for row in asic.lossless_profiles[min(speeds)] if row[0] >= cable_m]
-        _, xon, xoff, size = min(fitting)
-        return Headroom(size, xon, xoff)
+def _formula(asic: Asic, gbps: int, cable_m: float, mtu_bytes: int, gearbox_ns: int) -> int:
+    """What arrives after the decision to pause: a packet at each end, and all that is under way between."""
     on_the_cable = 2 * cable_m / LIGHT_M_PER_S * gbps * 1e9 / 8
-    cell = asic.cell_bytes
-    worst_fill = cell / 64 if cell > CELL_LIMIT_BYTES else 2 * cell / (1 + cell)
-    in_cells = worst_fill * (LOSSLESS_MTU_BYTES + on_the_cable + RESPONSE_BYTES)
-    xoff = math.ceil((PIPELINE_BYTES + in_cells) / KIB) * KIB
-    wide = lanes(asic, gbps) >= WIDE_PORT_LANES
-    xon = XON_8_LANES_BYTES if wide else XON_BYTES
-    return Headroom(xoff + xon + LOSSLESS_MTU_BYTES * wide, xon, xoff)
+    in_gearboxes = 2 * gearbox_ns * gbps / 8
+    on_the_tile = asic.tile_ns * gbps / 8
+    answer = PAUSE_QUANTA[gbps] * PAUSE_QUANTUM_BYTES
+    under_way = mtu_bytes + on_the_cable + in_gearboxes + MAC_PHY_BYTES + answer + on_the_tile
+    worst = _worst_fill(asic.cell_bytes)
+    small, rest = asic.small_pct * SMALLEST_PACKET_BYTES, (100 - asic.small_pct) * LOSSLESS_PACKET_BYTES
+    fill = 1 + 100 * SMALLEST_PACKET_BYTES / (small + rest) * (worst - 1)
+    most = _whole_kib(LOSSLESS_PACKET_BYTES + under_way * worst)
+    return min(_whole_kib(LOSSLESS_PACKET_BYTES + under_way * fill) + ALLOWANCE_BYTES, most)
 
 
-def ecn_thresholds(gbps: int) -> EcnThresholds:
-    """Marking in proportion to the port's speed: HPCC's 100 and 400 kB at 25 Gbit/s."""
-    return EcnThresholds(
-        round(ECN_MIN_BYTES_PER_GBPS * gbps), round(ECN_MAX_BYTES_PER_GBPS * gbps), ECN_PROBABILITY_PCT
-    )
+def _worst_fill(cell_bytes: int) -> int:
+    """Bytes of buffer for a byte that arrives, with packets of the size that wastes most of their cells."""
+    if cell_bytes > 2 * SMALLEST_PACKET_BYTES:
+        return math.ceil(cell_bytes / SMALLEST_PACKET_BYTES)
+    return math.ceil(2 * cell_bytes / (1 + cell_bytes))
+
+
+def _table(published: Xoffs, gbps: int, cable_m: float) -> int:
+    """Between two rows of a table, and beyond its last two, on the line through them."""
+    if not published:
+        return 0
+    low, mid, high = published[min((speed for speed in published if speed >= gbps), default=max(published))]
+    near, middle, far = TABLE_M
+    if cable_m <= middle:
+        return _whole_kib(low + (mid - low) * max(cable_m - near, 0) / (middle - near))
+    return _whole_kib(mid + (high - mid) * (cable_m - middle) / (far - middle))
+
+
+def _whole_kib(size: float) -> int:
+    return math.ceil(size / KIB) * KIB
+
+
+def ecn_thresholds(gbps: int, shared: int, ports: int) -> EcnThresholds:
+    """Marking in proportion to the speed, but so early that no port pauses before something is marked.
+
+    When one does, at least half the pool is full: by one group, or by more that each may fill less. Spread
+    over the queues of all ports alike, which is worst, that is half the pool by the ports (DCQCN, section 4).
+    """
+    low = min(round(ECN_MIN_BYTES_PER_GBPS * gbps), xoff_trigger_bytes(shared) // ports)
+    return EcnThresholds(low, ECN_MAX_PER_MIN * low, ECN_PROBABILITY_PCT)
+
+
+def ecn_floor_bytes(gbps: int) -> int:
+    """The least from which marking costs no bandwidth to speak of, by HPCC: 12 kB at 25 Gbit/s."""
+    return round(ECN_FLOOR_BYTES_PER_GBPS * gbps)
 
 
 def shared_bytes(fabric: FabricSpec, switch: SwitchSpec) -> int:
-    """What the lossless headroom of all ports leaves of the buffer; negative where it does not fit."""
-    asic = ASICS[switch.asic]
-    return asic.buffer_bytes - fabric.radix * headroom(asic, fabric.link_gbps, switch.cable_m).size
+    """What all that is reserved leaves of the buffer; negative where it does not fit.
+
+    Beside the lossless headroom each port reserves, as SONiC reckons, for best effort, for packets to the
+    switch itself, for mirrored ones, and for its lossy queues.
+    """
+    model = model_of(switch)
+    wide = model.lanes(fabric.link_gbps) >= WIDE_PORT_LANES
+    lossy = 2 * PIPELINE_BYTES - KIB if wide else PIPELINE_BYTES
+    lossless = headroom(model, fabric.link_gbps, switch.cable_m, switch.mtu_bytes).size
+    each = lossless + 2 * lossy + MIRROR_BYTES + LOSSY_QUEUE_BYTES
+    return ASICS[model.asic].buffer_bytes - MANAGEMENT_BYTES - fabric.radix * each
 
 
 def xoff_trigger_bytes(shared: int) -> int:

@@ -10,8 +10,8 @@ from ipaddress import IPv4Address, IPv4Interface
 from itertools import product
 from typing import Literal, NamedTuple, TextIO
 
-from infra.planning import buffers
 from infra.planning.fabric import LOOPBACK_SHARE, FabricPlan, Pod, core_of, down_ports
+from infra.planning.models import model_of
 from infra.spec import FabricSpec
 
 Tier = Literal["leaf", "spine", "core"]
@@ -105,7 +105,7 @@ def port_name(fabric: FabricSpec, port: int) -> str:
     """A switch port as its system names it: on SONiC after the first lane; else counted from 1."""
     if fabric.switch is None:
         return str(port + 1)
-    return f"Ethernet{port * buffers.lanes(buffers.ASICS[fabric.switch.asic], fabric.link_gbps)}"
+    return model_of(fabric.switch).port(port, fabric.link_gbps).name
 
 
 def cables(plan: FabricPlan) -> Iterator[Cable]:

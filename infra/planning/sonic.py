@@ -25,12 +25,28 @@ from infra.planning.cabling import (
     switches,
 )
 from infra.planning.fabric import FabricPlan
+from infra.planning.models import Model, model_of
 from infra.spec import SwitchSpec
 
 Table = dict[str, dict[str, str]]
 ConfigDb = dict[str, Table]
 """Table → key (parts joined by `|`) → field → value."""
 
+TABLES = frozenset({
+    "BGP_BBR", "BGP_NEIGHBOR", "BUFFER_PG", "BUFFER_POOL", "BUFFER_PORT_EGRESS_PROFILE_LIST",
+    "BUFFER_PORT_INGRESS_PROFILE_LIST", "BUFFER_PROFILE", "BUFFER_QUEUE", "CABLE_LENGTH", "DEVICE_METADATA",
+    "DEVICE_NEIGHBOR", "DEVICE_NEIGHBOR_METADATA", "DSCP_TO_TC_MAP", "FLEX_COUNTER_TABLE", "INTERFACE",
+    "LOOPBACK_INTERFACE", "MAP_PFC_PRIORITY_TO_QUEUE", "PFC_PRIORITY_TO_PRIORITY_GROUP_MAP", "PFC_WD", "PORT",
+    "PORT_QOS_MAP", "QUEUE", "SCHEDULER", "TC_TO_PRIORITY_GROUP_MAP", "TC_TO_QUEUE_MAP", "VLAN",
+    "VLAN_INTERFACE", "VLAN_MEMBER", "WRED_PROFILE",
+})  # fmt: skip
+"""All that a switch may get: one that a switch does not get is planned as empty."""
+OTHER_WAYS = frozenset({
+    "BGP_INTERNAL_NEIGHBOR", "BGP_PEER_RANGE", "BREAKOUT_CFG", "DEFAULT_LOSSLESS_BUFFER_PARAMETER",
+    "LOSSLESS_TRAFFIC_PATTERN", "PORTCHANNEL", "PORTCHANNEL_INTERFACE", "PORTCHANNEL_MEMBER",
+    "VLAN_SUB_INTERFACE",
+})  # fmt: skip
+"""Tables that would give the same ports, neighbours and buffers another meaning: planned as empty, always."""
 MAP = "CAUSEWAY"
 """Name of every map; a switch has one of a kind."""
 CLASSES = range(8)
@@ -40,10 +56,10 @@ FIRST_ASN = {"core": 4_200_000_000, "spine": 4_201_000_000, "leaf": 4_210_000_00
 """For private use (RFC 6996)."""
 ASNS_PER_PLANE = 1_000_000
 SONIC_TYPE = {"leaf": "ToRRouter", "spine": "LeafRouter", "core": "SpineRouter"}
-FEC_FROM_GBPS = 100
+WITHOUT_FEC_GBPS = (1, 10, 40)
+"""Lanes of at most 10 Gbit/s; faster ones need RS-FEC on fibre, those of PAM4 always (IEEE 802.3)."""
 SHARED_ALL, SHARED_LOSSY, SHARED_LOSSLESS = "7", "3", "0"
 """α as a power of two: 128, 8 and 1 times what is free of a pool, as in SONiC's tables for these chips."""
-LOSSY_QUEUE_BYTES = 9216
 
 
 @dataclass(frozen=True)
@@ -118,26 +134,23 @@ class _Config:
 
     def _port(self, port: int) -> dict[str, str]:
         gbps, end = self.plan.fabric.link_gbps, self.ends.get(port)
-        width = buffers.lanes(self.asic, gbps)
-        lanes = range(port * width, (port + 1) * width)
-        cage, place = divmod(lanes[0], max(self.asic.cage_lanes, width))
-        breakout = width < self.asic.cage_lanes
+        on_box = self.model.port(port, gbps)
         fields = {
-            "alias": f"etp{cage + 1}" + ("abcdefgh"[place // width] if breakout else ""),
-            "index": str(cage + 1),
-            "lanes": ",".join(map(str, lanes)),
+            "alias": on_box.alias,
+            "index": str(on_box.cage),
+            "lanes": ",".join(map(str, on_box.lanes)),
             "speed": str(gbps * 1000),
             "autoneg": "off",
-            "fec": "rs" if gbps >= FEC_FROM_GBPS else "none",
+            "fec": "none" if gbps in WITHOUT_FEC_GBPS else "rs",
             "mtu": str(self.spec.mtu_bytes),
             "admin_status": "up" if end else "down",
         }
         return fields | ({"description": f"{end.device} {end.port}"} if end else {})
 
     @property
-    def asic(self) -> buffers.Asic:
-        """The chip."""
-        return buffers.ASICS[self.spec.asic]
+    def model(self) -> Model:
+        """What it is as hardware."""
+        return model_of(self.spec)
 
     def _underlay(self) -> ConfigDb:
         tables: dict[str, Table] = defaultdict(dict)
@@ -199,7 +212,9 @@ class _Config:
     def _queues(self) -> ConfigDb:
         """Data and best effort share a port by halves, after notifications; data that waits is marked."""
         roce = self.plan.fabric.roce
-        ecn = buffers.ecn_thresholds(self.plan.fabric.link_gbps)
+        fabric = self.plan.fabric
+        shared = buffers.shared_bytes(fabric, self.spec)
+        ecn = buffers.ecn_thresholds(fabric.link_gbps, shared, fabric.radix)
         marking = {"ecn": "ecn_all"}
         for colour in ("green", "yellow", "red"):
             marking |= {
@@ -226,7 +241,7 @@ class _Config:
     def _buffers(self) -> ConfigDb:
         fabric, roce = self.plan.fabric, self.plan.fabric.roce
         shared = str(buffers.shared_bytes(fabric, self.spec))
-        room = buffers.headroom(self.asic, fabric.link_gbps, self.spec.cable_m)
+        room = buffers.headroom(self.model, fabric.link_gbps, self.spec.cable_m, self.spec.mtu_bytes)
         lossless = f"pg_lossless_{fabric.link_gbps * 1000}_{_whole_m(self.spec)}m_profile"
         lossy, cnp = best_effort_class(self.plan), roce.cnp_priority
         return {
@@ -235,7 +250,7 @@ class _Config:
                 "egress_lossless_pool": {
                     "type": "egress",
                     "mode": "dynamic",
-                    "size": str(self.asic.buffer_bytes),
+                    "size": str(buffers.ASICS[self.model.asic].buffer_bytes),
                 },
                 "egress_lossy_pool": {"type": "egress", "mode": "dynamic", "size": shared},
             },
@@ -250,7 +265,7 @@ class _Config:
                 "ingress_lossless_profile": _profile("ingress_lossless_pool", SHARED_ALL),
                 "ingress_lossy_profile": _profile("ingress_lossless_pool", SHARED_LOSSY),
                 "egress_lossless_profile": _profile("egress_lossless_pool", SHARED_ALL),
-                "egress_lossy_profile": _profile("egress_lossy_pool", SHARED_ALL, LOSSY_QUEUE_BYTES),
+                "egress_lossy_profile": _profile("egress_lossy_pool", SHARED_ALL, buffers.LOSSY_QUEUE_BYTES),
                 "q_lossy_profile": _profile("egress_lossy_pool", SHARED_LOSSY),
             },
             "BUFFER_PG": self._each(

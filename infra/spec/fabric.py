@@ -32,9 +32,12 @@ class SwitchSpec(Spec):
     kind: Literal["sonic"] = "sonic"
     """The network operating system."""
     asic: SwitchAsic
-    """The switching chip: its cell size decides the headroom of the lossless class."""
+    """The switching chip: with speed and cable it decides the headroom of the lossless class."""
     hwsku: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,255}$")
-    """The model as SONiC names it, such as `ACS-SN5600`; unset leaves the one the switch knows of itself."""
+    """The model as SONiC names it, such as `ACS-SN5600`: it says which lanes a port has. Unset leaves the one
+    the switch knows of itself, and takes the ports for those of ACS-MSN2700, ACS-MSN3700, ACS-MSN4700 or
+    ACS-SN5600, by the chip.
+    """
     cable_m: Float = Field(default=40.0, gt=0, le=2000)
     """Length of the longest cable, which headroom has to cover."""
     mtu_bytes: Int = Field(default=9216, ge=1280, le=9216)

@@ -1,71 +1,147 @@
-"""Headroom against the tables that SONiC ships for the same chips; thresholds in their order."""
+"""Headroom against the tables that SONiC ships for the same switches; thresholds in their order."""
+
+import csv
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.planning import buffers
-from infra.planning.buffers import ASICS
+from infra.planning.models import (
+    HWSKUS,
+    MODELS,
+    MSN2700,
+    MSN3700,
+    MSN3700C,
+    MSN3800,
+    MSN4700,
+    SN5400,
+    SN5600,
+    Model,
+)
 from infra.spec import FabricSpec, SwitchAsic, SwitchSpec
 
-SN2700 = """
-10000 5 49152 19456 29696 | 25000 5 49152 19456 29696 | 40000 5 49152 19456 29696 | 50000 5 49152 19456 29696
-100000 5 50176 19456 30720 | 10000 40 49152 19456 29696 | 25000 40 51200 19456 31744
-40000 40 52224 19456 32768 | 50000 40 53248 19456 33792 | 100000 40 58368 19456 38912
-10000 300 56320 19456 36864 | 25000 300 67584 19456 48128 | 40000 300 78848 19456 59392
-50000 300 86016 19456 66560 | 100000 300 123904 19456 104448
-"""
-SN3700 = """
-10000 5 52224 19456 32768 | 25000 5 52224 19456 32768 | 40000 5 53248 19456 33792 | 50000 5 53248 19456 33792
-100000 5 53248 19456 33792 | 200000 5 55296 19456 35840 | 10000 40 53248 19456 33792
-25000 40 55296 19456 35840 | 40000 40 57344 19456 37888 | 50000 40 58368 19456 38912
-100000 40 63488 19456 44032 | 200000 40 74752 19456 55296 | 10000 300 60416 19456 40960
-25000 300 73728 19456 54272 | 40000 300 86016 19456 66560 | 50000 300 95232 19456 75776
-100000 300 137216 19456 117760 | 200000 300 223232 19456 203776
-"""
-SN4700 = "400000 5 86016 37888 38912 | 400000 40 124928 37888 77824 | 400000 300 420864 37888 373760"
 
-
-def rows(asic: SwitchAsic, table: str) -> list[tuple[SwitchAsic, list[int]]]:
-    """(chip, [Mbit/s, metres, size, xon, xoff]) of a published pg_profile_lookup.ini."""
+def published() -> list[tuple[str, Model, int, int, int, int]]:
+    """(hwsku, model, Gbit/s, metres, xon, xoff) of every row of the tables."""
+    path = Path(__file__).parent / "sonic" / "pg_profile_lookup.csv"
+    with path.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return [
-        (asic, [int(word) for word in row.split()]) for row in table.strip().replace("\n", "|").split("|")
-    ]
+        (row["hwsku"], HWSKUS[row["hwsku"]][0], int(row["mbps"]) // 1000, int(row["metres"]), int(row["xon"]),
+         int(row["xoff"]))
+        for row in rows
+    ]  # fmt: skip
 
 
-PUBLISHED = [*rows("spectrum", SN2700), *rows("spectrum-2", SN3700), *rows("spectrum-3", SN4700)]
+def test_headroom_is_never_less_than_any_table_has_for_the_chip() -> None:
+    rows, compared = published(), 0
+    for model in MODELS:
+        for hwsku, other, gbps, cable_m, _, xoff in rows:
+            if other.asic == model.asic and model.ports(gbps) and model.gearbox_ns >= other.gearbox_ns:
+                found = buffers.headroom(model, gbps, cable_m)
+                assert found.xoff >= xoff, (model.platforms, hwsku, gbps, cable_m)
+                assert found.size >= found.xon + found.xoff
+                compared += 1
+    assert compared > 500
 
 
-def test_all_published_rows_are_there() -> None:
-    assert len(PUBLISHED) == 36
-
-
-@pytest.mark.parametrize(("asic", "row"), PUBLISHED)
-def test_headroom_is_as_published(asic: SwitchAsic, row: list[int]) -> None:
-    mbps, cable_m, size, xon, xoff = row
-    assert buffers.headroom(ASICS[asic], mbps // 1000, cable_m) == buffers.Headroom(size, xon, xoff)
-
-
-def test_a_table_answers_with_the_next_longer_cable() -> None:
-    spectrum_4 = ASICS["spectrum-4"]
-    assert buffers.headroom(spectrum_4, 400, 40) == buffers.Headroom(303104, 19456, 283648)
-    assert buffers.headroom(spectrum_4, 400, 41) == buffers.headroom(spectrum_4, 400, 300)
-    assert buffers.headroom(spectrum_4, 1, 5) == buffers.headroom(spectrum_4, 10, 5)
-    with pytest.raises(ValueError, match="empty"):
-        buffers.headroom(spectrum_4, 400, 301)
-
-
-def test_marking_scales_with_the_speed() -> None:
-    assert buffers.ecn_thresholds(25) == buffers.EcnThresholds(100_000, 400_000, 20)
-    assert buffers.ecn_thresholds(100) == buffers.EcnThresholds(400_000, 1_600_000, 20)
+def test_spectrum_4_is_exactly_its_table() -> None:
+    rows = [row for row in published() if row[0] == "ACS-SN5600"]
+    assert len(rows) == 24
+    for _, _, gbps, cable_m, xon, xoff in rows:
+        found = buffers.headroom(SN5600, gbps, cable_m)
+        assert (found.xon, found.xoff) == (xon, xoff)
 
 
 @pytest.mark.parametrize(
-    ("asic", "radix", "gbps"), [("spectrum", 32, 100), ("spectrum-3", 32, 400), ("spectrum-4", 64, 800)]
+    ("model", "gbps", "cable_m", "xoff"),
+    [
+        (MSN2700, 100, 5, 44_032),
+        (MSN3700C, 100, 5, 48_128),
+        (MSN3700, 200, 5, 53_248),
+        (MSN3700, 200, 40, 64_512),
+        (MSN3800, 100, 5, 60_416),
+    ],
 )
-def test_marking_starts_before_pausing(asic: SwitchAsic, radix: int, gbps: int) -> None:
+def test_short_cables_are_as_in_the_present_buffer_manager(
+    model: Model, gbps: int, cable_m: int, xoff: int
+) -> None:
+    """What buffer_headroom_mellanox.lua of sonic-swss 422271e7 gives at 50 % small packets."""
+    assert buffers.headroom(model, gbps, cable_m).xoff == xoff
+
+
+def test_a_port_of_eight_lanes_has_twice_the_pipeline_and_a_packet_more() -> None:
+    for model, gbps in ((MSN4700, 400), (SN5400, 400), (SN5600, 800)):
+        found = buffers.headroom(model, gbps, 40)
+        assert found.xon == 38_912
+        assert found.size == found.xoff + found.xon + 9216
+    assert buffers.headroom(SN5600, 400, 40) == buffers.Headroom(303_104, 19_456, 283_648)
+
+
+@given(
+    st.sampled_from(MODELS),
+    st.data(),
+    st.tuples(st.floats(0.1, 2000), st.floats(0.1, 2000)),
+    st.tuples(st.integers(1280, 9216), st.integers(1280, 9216)),
+)
+def test_a_longer_cable_a_faster_port_and_larger_packets_never_need_less(
+    model: Model, data: st.DataObject, cables: tuple[float, float], mtus: tuple[int, int]
+) -> None:
+    speeds = st.sampled_from(sorted(model.splits))
+    slow, fast = sorted((data.draw(speeds), data.draw(speeds)))
+    less = buffers.headroom(model, slow, min(cables), min(mtus))
+    more = buffers.headroom(model, fast, max(cables), max(mtus))
+    assert less.xoff <= more.xoff
+    assert less.size <= more.size
+
+
+def test_marking_scales_with_the_speed_where_the_buffer_allows_it() -> None:
+    assert buffers.ecn_thresholds(25, 10**9, 32) == buffers.EcnThresholds(100_000, 400_000, 20)
+    assert buffers.ecn_thresholds(100, 10**9, 32) == buffers.EcnThresholds(400_000, 1_600_000, 20)
+    assert buffers.ecn_thresholds(100, 6_400_000, 32).min_bytes == 100_000
+
+
+@pytest.mark.parametrize(
+    ("asic", "radix", "gbps"), [("spectrum", 32, 100), ("spectrum-3", 32, 400), ("spectrum-4", 64, 800),
+                                ("spectrum-4", 128, 400), ("spectrum-4", 256, 200)]
+)  # fmt: skip
+def test_full_switches_mark_before_they_pause(asic: SwitchAsic, radix: int, gbps: int) -> None:
     fabric = FabricSpec(kind="rail_optimized", radix=radix, rails=8, link_gbps=gbps)
     shared = buffers.shared_bytes(fabric, SwitchSpec(asic=asic))
-    ecn = buffers.ecn_thresholds(gbps)
-    assert 0 < ecn.min_bytes < ecn.max_bytes < buffers.xoff_trigger_bytes(shared)
+    ecn = buffers.ecn_thresholds(gbps, shared, radix)
+    assert buffers.ecn_floor_bytes(gbps) <= ecn.min_bytes < ecn.max_bytes < buffers.xoff_trigger_bytes(shared)
+
+
+@given(
+    st.integers(1, 512), st.integers(1, 512), st.integers(10**6, 160 * 10**6), st.sampled_from([25, 100, 800])
+)
+def test_some_queue_is_marked_before_any_port_pauses(ports: int, busy: int, shared: int, gbps: int) -> None:
+    """`busy` groups, each as full as it may be before it pauses, spread over all queues alike."""
+    busy = min(busy, ports)
+    each = shared / (busy + 1)  # α = 1: as much as is free
+    assert buffers.ecn_thresholds(gbps, shared, ports).min_bytes <= busy * each / ports
+
+
+@pytest.mark.parametrize(
+    ("asic", "radix", "gbps", "cable_m", "pool"),
+    [
+        ("spectrum", 32, 100, 40, 9_653_216),
+        ("spectrum-2", 32, 200, 40, 29_470_656),
+        ("spectrum-4", 64, 400, 40, 134_833_152),
+        ("spectrum-4", 64, 800, 40, 125_592_576),
+    ],
+)
+def test_the_pool_is_what_the_buffer_manager_would_leave(
+    asic: SwitchAsic, radix: int, gbps: int, cable_m: float, pool: int
+) -> None:
+    """By buffer_pool_mellanox.lua of sonic-swss e6b0c5b5, where all ports are up and have these profiles.
+
+    That is: buffer - ports × (lossless + lossy + management + mirror + lossy queues) - 256 KiB.
+    """
+    fabric = FabricSpec(kind="rail_optimized", radix=radix, rails=8, link_gbps=gbps)
+    assert buffers.shared_bytes(fabric, SwitchSpec(asic=asic, cable_m=cable_m)) == pool
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,21 @@
 That tables, fields and values are those of SONiC's own models is a check for people: docs/network.md.
 """
 
+import csv
 import json
 from ipaddress import IPv4Interface, IPv4Network
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from infra.checks import check
 from infra.planning import buffers, sonic
+from infra.planning.models import HWSKUS, MODELS, Model
 from infra.planning.sonic import MAP, ConfigDb
-from tests.unit.fabrics import SHAPES, SONIC, TINY, fabric_of, shaped
+from tests.unit.fabrics import SHAPES, SONIC, TINY, cluster, fabric_of, shaped
 
 
 def configs(name: str) -> dict[str, ConfigDb]:
@@ -160,11 +166,18 @@ def test_marking_starts_before_pausing_and_headroom_fits(asic: str, gbps: int, r
     pool = int(config["BUFFER_POOL"]["ingress_lossless_pool"]["size"])
     whole = int(config["BUFFER_POOL"]["egress_lossless_pool"]["size"])
     assert xon + xoff <= size
-    assert pool + size * radix == whole
+    assert pool + size * radix < whole
     marking = config["WRED_PROFILE"]["lossless"]
     for colour in ("green", "yellow", "red"):
         kmin, kmax = (int(marking[f"{colour}_{end}_threshold"]) for end in ("min", "max"))
         assert 0 < kmin < kmax < buffers.xoff_trigger_bytes(pool), name
+
+
+@pytest.mark.parametrize(("gbps", "fec"), [(10, "none"), (25, "rs"), (40, "none"), (50, "rs"), (100, "rs")])
+def test_every_lane_that_is_faster_than_10_gbps_has_fec(gbps: int, fec: str) -> None:
+    fabric = {**TINY, "link_gbps": gbps, "switch": {"asic": "spectrum-2"}}
+    config = next(iter(sonic.switch_configs(fabric_of(3, **fabric))))[1]
+    assert {port["fec"] for port in config["PORT"].values()} == {fec}
 
 
 def test_the_watchdog_acts_before_its_limits() -> None:
@@ -178,24 +191,56 @@ def test_the_watchdog_acts_before_its_limits() -> None:
         }
 
 
+def published_ports() -> list[dict[str, str]]:
+    path = Path(__file__).parent / "sonic" / "port_config.csv"
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+@pytest.mark.parametrize("hwsku", HWSKUS)
+def test_ports_are_those_of_the_models_that_are_sold(hwsku: str) -> None:
+    rows = [row for row in published_ports() if row["hwsku"] == hwsku]
+    assert len(rows) == 4
+    model, only = HWSKUS[hwsku]
+    gbps, radix = only or max(model.splits), int(rows[0]["ports"])
+    assert model.ports(gbps) == radix
+    switch = {"asic": model.asic, "hwsku": hwsku, "cable_m": 5}
+    fabric = {"kind": "fat_tree", "radix": radix, "rails": 1, "link_gbps": gbps, "switch": switch}
+    config = next(iter(sonic.switch_configs(fabric_of(2, **fabric))))[1]
+    assert len(config["PORT"]) == radix
+    for row in rows:
+        assert list(config["PORT"])[int(row["number"])] == row["name"]
+        port = config["PORT"][row["name"]]
+        assert (port["lanes"], port["index"]) == (row["lanes"].replace(" ", ","), row["index"])
+        assert port["alias"] == (row["alias"] or port["alias"])
+        assert port["speed"] == str(gbps * 1000)
+
+
+@given(st.sampled_from(MODELS), st.data())
+def test_no_lane_and_no_name_is_given_twice(model: Model, data: st.DataObject) -> None:
+    gbps = data.draw(st.sampled_from(sorted(model.splits)))
+    ports = [model.port(number, gbps) for number in range(model.ports(gbps))]
+    lanes = [lane for port in ports for lane in port.lanes]
+    assert len(set(lanes)) == len(lanes) == model.cages * model.cage_lanes
+    for names in ([port.name for port in ports], [port.alias for port in ports]):
+        assert len(set(names)) == len(ports)
+
+
 @pytest.mark.parametrize(
-    ("asic", "gbps", "port", "name", "lanes", "alias"),
+    ("hwsku", "gbps", "said"),
     [
-        ("spectrum", 100, 1, "Ethernet4", "4,5,6,7", "etp2"),
-        ("spectrum-2", 200, 31, "Ethernet124", "124,125,126,127", "etp32"),
-        ("spectrum-3", 400, 31, "Ethernet248", "248,249,250,251,252,253,254,255", "etp32"),
-        ("spectrum-4", 800, 63, "Ethernet504", "504,505,506,507,508,509,510,511", "etp64"),
-        ("spectrum-4", 400, 3, "Ethernet12", "12,13,14,15", "etp2b"),
+        ("ACS-SN9999", 400, "the ports of ACS-SN9999 are not known here"),
+        ("ACS-MSN3420", 100, "the ports of ACS-MSN3420 are not known here"),
+        ("ACS-MSN2700", 400, "ACS-MSN2700 has the chip spectrum, but asic is spectrum-4"),
+        ("ACS-SN5400", 800, "ACS-SN5400 has no ports of 800 Gbit/s"),
+        ("Mellanox-SN5600-O128", 200, "Mellanox-SN5600-O128 has no ports of 200 Gbit/s"),
     ],
 )
-def test_ports_are_named_as_on_the_switches_that_are_sold(
-    asic: str, gbps: int, port: int, name: str, lanes: str, alias: str
-) -> None:
-    fabric = {"kind": "fat_tree", "radix": 64, "rails": 2, "link_gbps": gbps, "switch": {"asic": asic}}
-    config = next(iter(sonic.switch_configs(fabric_of(1, **fabric))))[1]
-    assert list(config["PORT"])[port] == name
-    assert (config["PORT"][name]["lanes"], config["PORT"][name]["alias"]) == (lanes, alias)
-    assert config["PORT"][name]["speed"] == str(gbps * 1000)
+def test_a_model_that_does_not_fit_is_refused(hwsku: str, gbps: int, said: str) -> None:
+    fabric = {**TINY, "link_gbps": gbps, "switch": {"asic": "spectrum-4", "hwsku": hwsku}}
+    found = [problem for problem in check(cluster(3, **fabric)) if problem.rule == "switch-model"]
+    assert [problem.message for problem in found] == [said]
+    assert found[0].severity == "error"
 
 
 def test_the_model_is_named_where_it_is_declared_and_files_are_json() -> None:

@@ -27,6 +27,7 @@ from infra.checks.rules.fabric import (
     SwitchBuffersFit,
     SwitchHasThePorts,
     SwitchHasTheSpeed,
+    SwitchModelIsKnown,
 )
 from infra.checks.rules.gateways import (
     BackupsStandIn,
@@ -102,6 +103,7 @@ ALL_RULES: tuple[Rule, ...] = (
     FabricRangeIsFree(),
     FabricSidesAgree(),
     FabricMtuFits(),
+    SwitchModelIsKnown(),
     SwitchHasTheSpeed(),
     SwitchHasThePorts(),
     SwitchBuffersFit(),

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import ClassVar
 
-from infra.checks.problem import Problem, Severity, listing, show
+from infra.checks.problem import Problem, Severity, listing, nearest, show
 from infra.checks.rules.base import pools
 from infra.checks.rules.network import SPECIAL
 from infra.checks.rules.pools import NIC_GBPS, closest
-from infra.planning import buffers, fabric
+from infra.planning import buffers, fabric, models
 from infra.planning.addresses import UPLINK_NETWORK
 from infra.spec import ClusterSpec, FabricSpec, NodePoolSpec, RegionSpec, SwitchSpec
 
@@ -250,6 +250,32 @@ class FabricMtuFits:
                 yield Problem(f"{path}.mtu_bytes", message, str(found.mtu_bytes), f"at most {most}", most)
 
 
+class SwitchModelIsKnown:
+    """Which lanes a port has differs from model to model, and a port with other lanes never comes up."""
+
+    id: ClassVar[str] = "switch-model"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Models whose ports are not known, that have another chip, or whose ports have another speed."""
+        for path, found, switch in _switches(spec):
+            if switch.hwsku is None:
+                continue
+            path, name = f"{path}.switch.hwsku", switch.hwsku
+            fitting = list(models.hwskus(switch.asic, found.link_gbps))
+            message = ""
+            if name not in models.HWSKUS:
+                message = f"the ports of {name} are not known here"
+            elif models.HWSKUS[name][0].asic != switch.asic:
+                message = f"{name} has the chip {models.HWSKUS[name][0].asic}, but asic is {switch.asic}"
+            elif fitting and name not in fitting:
+                message = f"{name} has no ports of {found.link_gbps} Gbit/s"
+            if message:
+                hint = f"{switch.asic} with such ports: {listing(fitting)}" if fitting else ""
+                suggestion = nearest(name, fitting) if name not in models.HWSKUS else None
+                yield Problem(path, message, name, listing(fitting), suggestion, hint)
+
+
 class SwitchHasTheSpeed:
     """A chip's lanes end at a speed."""
 
@@ -257,36 +283,34 @@ class SwitchHasTheSpeed:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Links that are faster than a port of the chip."""
+        """Links of a speed that no port of the chip has."""
         for path, found, switch in _switches(spec):
-            most = buffers.ASICS[switch.asic].max_port_gbps
-            if found.link_gbps > most and found.link_gbps in NIC_GBPS:
-                message = f"{switch.asic} has ports of up to {most} Gbit/s, links have {found.link_gbps}"
-                fast = [name for name, asic in buffers.ASICS.items() if asic.max_port_gbps >= found.link_gbps]
+            have = models.speeds(switch.asic)
+            if found.link_gbps not in have and found.link_gbps in NIC_GBPS:
+                message = (
+                    f"{switch.asic} has ports of {min(have)} to {max(have)} Gbit/s, links have "
+                    f"{found.link_gbps}"
+                )
+                fast = [name for name in buffers.ASICS if found.link_gbps in models.speeds(name)]
                 yield Problem(
                     f"{path}.switch.asic", message, switch.asic, listing(fast), next(iter(fast), None)
                 )
 
 
 class SwitchHasThePorts:
-    """A chip forwards so much and no more; a larger radix needs a larger chip, or a chassis of several."""
+    """Ports that a switch has not cannot be configured; a larger radix needs another model."""
 
     id: ClassVar[str] = "switch-capacity"
-    severity: ClassVar[Severity] = "warning"
+    severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Switches with more ports than one chip of the declared kind has."""
+        """Switches with more ports than the declared model has, or the chip's model that stands for all."""
         for path, found, switch in _switches(spec):
-            asic = buffers.ASICS[switch.asic]
-            if found.link_gbps <= 0 or found.link_gbps > asic.max_port_gbps:
-                continue
-            ports = asic.capacity_gbps // found.link_gbps
-            if found.radix > ports:
-                message = (
-                    f"{switch.asic} forwards {asic.capacity_gbps:,} Gbit/s: {ports} ports of "
-                    f"{found.link_gbps} Gbit/s, not {found.radix}"
-                )
-                yield Problem(f"{path}.switch.asic", message, switch.asic)
+            ports = models.model_of(switch).ports(found.link_gbps)
+            if ports and found.radix > ports:
+                name = switch.hwsku or f"a switch with {switch.asic}"
+                message = f"{name} has {ports} ports of {found.link_gbps} Gbit/s, not {found.radix}"
+                yield Problem(f"{path}.radix", message, str(found.radix), f"at most {ports}", str(ports))
 
 
 class SwitchBuffersFit:
@@ -301,21 +325,17 @@ class SwitchBuffersFit:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Switches whose buffer is too small for the radix, the speed and the cables."""
         for path, found, switch in _switches(spec):
-            asic = buffers.ASICS[switch.asic]
-            longest = buffers.max_cable_m(asic)
-            if found.link_gbps not in NIC_GBPS or found.link_gbps > asic.max_port_gbps:
-                continue
-            if longest is not None and switch.cable_m > longest:
-                message = f"{show(switch.cable_m)} m: for {switch.asic} headroom is known up to {longest} m"
-                yield Problem(f"{path}.switch.cable_m", message, show(switch.cable_m), f"at most {longest}")
+            model = models.model_of(switch)
+            if not 0 < found.radix <= model.ports(found.link_gbps):
                 continue
             shared = buffers.shared_bytes(found, switch)
-            kmax = buffers.ecn_thresholds(found.link_gbps).max_bytes
-            if kmax >= buffers.xoff_trigger_bytes(shared):
-                each = buffers.headroom(asic, found.link_gbps, switch.cable_m).size
+            kmin = buffers.ecn_thresholds(found.link_gbps, shared, found.radix).min_bytes
+            if kmin < (least := buffers.ecn_floor_bytes(found.link_gbps)):
+                each = buffers.headroom(model, found.link_gbps, switch.cable_m, switch.mtu_bytes).size
+                whole = buffers.ASICS[model.asic].buffer_bytes
                 message = (
-                    f"headroom of {found.radix} × {each:,} bytes leaves {max(shared, 0):,} of {switch.asic}'s"
-                    f" {asic.buffer_bytes:,}, less than the {2 * kmax:,} that marking by ECN needs"
+                    f"headroom of {found.radix} × {each:,} bytes leaves {max(shared, 0):,} of {model.asic}'s"
+                    f" {whole:,}, less than the {2 * found.radix * least:,} that marking by ECN needs"
                 )
                 hint = "use shorter cables, fewer ports, or a switch with more buffer"
                 yield Problem(f"{path}.switch.cable_m", message, show(switch.cable_m), hint=hint)
