@@ -192,7 +192,8 @@ class _Pair:
 
     def _tcp(self, options: str = "") -> Rate:
         held = self.found.held_to_mbps
-        paced = "" if held is None else f"-b {round(held * 1e6)}"
+        # The first holds the mean, also where a socket cannot be paced; the second what follows a pause.
+        paced = "" if held is None else "-b {0} --fq-rate {0}".format(round(held * 1e6))
         end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {paced} {options}")
         mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
         return Rate(mbps, end.get("sender_tcp_congestion", ""))

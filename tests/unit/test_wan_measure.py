@@ -143,7 +143,7 @@ def test_streams_are_replication_s_and_hold_to_its_share(
     udp, *tcp = [script for script in said if "iperf3 --json" in script]
     assert all(" -S 40 " in script for script in (udp, *tcp))
     assert float(udp.split(" -b ")[1].split()[0]) == 20e6
-    assert [" -b 25000000 " in script for script in tcp] == [held is not None] * 2
+    assert [" -b 25000000 --fq-rate 25000000 " in script for script in tcp] == [held is not None] * 2
 
 
 def test_up_measures_links_of_others_only_when_it_is_asked_to(contract: Contract) -> None:
