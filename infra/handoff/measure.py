@@ -10,7 +10,7 @@ class's share, which the link carries beside all others; a link that is made her
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
@@ -86,12 +86,12 @@ class Measurement:
     """The most that any stream was allowed to send; None where it was free to fill the link."""
 
 
-def held_to_mbps(contract: Contract, route: WanRoute, regions: Sequence[str]) -> float | None:
-    """What replication is sure of on every link of a way and of what stands in for it; None between nodes
-    that we made."""
-    if all(contract.regions[region].provider == "local" for region in regions):
-        return None
+def held_to_mbps(contract: Contract, route: WanRoute) -> float | None:
+    """What replication is sure of on every link of a way and of what stands in for it; None where all of
+    them are made here."""
     links = [contract.links[name] for name in (*route.path, *route.backup_path)]
+    if all(contract.regions[region].provider == "local" for link in links for region in (link.a, link.b)):
+        return None
     return min(link.bandwidth_mbps * link.classes.replication_pct / 100 for link in links)
 
 
@@ -114,9 +114,9 @@ def measure_wan(
             continue
         on_progress(f"measuring {source_region} – {target_region} (over {', '.join(route.path)})")
         source, target = (_host(contract, region) for region in (source_region, target_region))
-        held = held_to_mbps(contract, route, (source_region, target_region))
-        found_so_far = Measurement(route, source_region, target_region, source, target, held_to_mbps=held)
-        pair = _Pair(contract, found_so_far)
+        held = held_to_mbps(contract, route)
+        blank = Measurement(route, source_region, target_region, source, target, held_to_mbps=held)
+        pair = _Pair(contract, blank)
         found.append(pair.measure(compare))
     return found
 
@@ -192,7 +192,8 @@ class _Pair:
 
     def _tcp(self, options: str = "") -> Rate:
         held = self.found.held_to_mbps
-        paced = "" if held is None else f"-b {round(held * 1e6)}"
+        # The first holds the mean, also where a socket cannot be paced; the second what follows a pause.
+        paced = "" if held is None else "-b {0} --fq-rate {0}".format(round(held * 1e6))
         end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {paced} {options}")
         mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
         return Rate(mbps, end.get("sender_tcp_congestion", ""))

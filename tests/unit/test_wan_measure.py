@@ -131,9 +131,12 @@ def test_streams_are_replication_s_and_hold_to_its_share(
     """What iperf3 is told; that it does so is iperf3's."""
     said: list[str] = []
     answer = {"end": {"sum": {"lost_percent": 0}, "sum_received": {"bits_per_second": 1e6}}}
-    monkeypatch.setattr(
-        "infra.handoff.measure._on", lambda _stack, _host, script: said.append(script) or json.dumps(answer)
-    )
+
+    def on(_stack: str, _host: str, script: str) -> str:
+        said.append(script)
+        return json.dumps(answer)
+
+    monkeypatch.setattr("infra.handoff.measure._on", on)
     found = replace(measure_wan(contract)[0], held_to_mbps=held)
     said.clear()
     pair = _Pair(contract, found)
@@ -143,7 +146,7 @@ def test_streams_are_replication_s_and_hold_to_its_share(
     udp, *tcp = [script for script in said if "iperf3 --json" in script]
     assert all(" -S 40 " in script for script in (udp, *tcp))
     assert float(udp.split(" -b ")[1].split()[0]) == 20e6
-    assert [" -b 25000000 " in script for script in tcp] == [held is not None] * 2
+    assert [" -b 25000000 --fq-rate 25000000 " in script for script in tcp] == [held is not None] * 2
 
 
 def test_up_measures_links_of_others_only_when_it_is_asked_to(contract: Contract) -> None:
