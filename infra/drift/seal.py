@@ -196,10 +196,8 @@ class HostSeal:
 
     def unsealed_changes(self) -> set[Change]:
         """What is noted of other tasks than those of this run."""
-        noted, whole = (
-            noted_changes(self.stack, self.host),
-            {r for r, record in self.records.items() if record["whole"]},
-        )
+        whole = {role for role, record in self.records.items() if record["whole"]}
+        noted = noted_changes(self.stack, self.host)
         return {change for change in noted if change[0] not in whole and change[1:] not in self.same}
 
     def request(self) -> dict[str, Any]:
@@ -309,10 +307,13 @@ class HostSeal:
         return entry.model_copy(update=update)
 
     def _allowed(self, entry: Entry) -> set[str]:
-        """Aspects whose new value counts whoever set it: what all nodes share, as another one sealed it."""
+        """Aspects whose new value counts whoever set it.
+
+        What all nodes share, as another one sealed it; that systemd has read again what there is.
+        """
         if entry.how.get("shared") and sealed_elsewhere(self.stack, self.host, entry):
             return set(entry.want)
-        return set()
+        return {"reload_needed"} if entry.want.get("reload_needed") is False else set()
 
     def _left(self, entry: Entry, expected: Mapping[str, Any], found: Mapping[str, Any]) -> None:
         """Note what still differs after the run, by name."""

@@ -183,6 +183,14 @@ def test_what_could_not_be_sealed_is_compared_with_what_it_was() -> None:
     assert made.not_repaired == ["user ops: shell is evil, expected a"]
 
 
+def test_definitions_that_were_read_again_are_no_difference() -> None:
+    unit = {"active": "active", "load": "loaded", "dropins": [], "reload_needed": True}
+    first = again(Manifest(host="node"), {"base": record(claim("unit", "x.service"))}, "i1", unit)
+    found = unit | {"reload_needed": False}
+    made = again(first.manifest, {"base": record(claim("unit", "x.service"))}, "i1", found)
+    assert (entry_of(made, "base", "unit"), made.not_repaired) == (found, [])
+
+
 def test_a_node_that_says_a_unit_is_over_is_not_believed_where_a_stranger_says_it() -> None:
     unit = {"active": "active", "enabled": "enabled", "load": "loaded", "dropins": []}
     first = again(Manifest(host="node"), {"base": record(claim("unit", "x.service"))}, "i1", unit)
