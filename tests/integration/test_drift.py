@@ -12,7 +12,7 @@ import pytest
 
 from tests.integration.checkout import Checkout, commit, said, two_regions, wait_for
 
-NODE, OTHER = "tokyo-gpu-0", "shanghai-control-0"
+NODE, OTHER, THIRD = "tokyo-gpu-0", "shanghai-control-0", "tokyo-control-0"
 DRIFTED, ANSIBLE_FAILED = 3, 2
 HANGS = "mv /usr/bin/python3 /usr/bin/python3.away && printf '#!/bin/sh\\nsleep 999\\n' > /usr/bin/python3"
 LIMITS = "/etc/security/limits.d/90-causeway.conf"
@@ -249,6 +249,30 @@ def test_a_node_that_hangs_is_named_and_the_others_are_repaired(standing: Checko
     finally:
         standing.on_node(OTHER, "mv", "/usr/bin/python3.away", "/usr/bin/python3")
     assert f"{OTHER} was not scanned and not repaired" in text.replace("\n", " ")
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+def test_nodes_that_cannot_be_repaired_are_named_and_stop_no_other(standing: Checkout) -> None:
+    """The role cannot write on one, the way of another cannot be cleared; each is a wave of its own."""
+    blocked = f"cp {LIMITS} /root/l && echo '# changed' >> /root/l && mount --bind /root/l {LIMITS}"
+    standing.on_node(NODE, "sh", "-c", blocked)
+    standing.on_node(THIRD, "sh", "-c", f"rm {LIMITS} && mkdir {LIMITS} && mount -t tmpfs none {LIMITS}")
+    standing.on_node(OTHER, "sh", "-c", "echo '# changed' >> /etc/hosts")
+    standing.on_node(OTHER, "sysctl", "-qw", "net.ipv4.tcp_mtu_probing=2")
+    one_by_one = ("-e", "repair_serial=1")
+    try:
+        text = standing.run(*repair(standing, *PROVEN, *one_by_one), expect=ANSIBLE_FAILED)
+    finally:
+        standing.on_node(NODE, "umount", LIMITS)
+        standing.on_node(THIRD, "umount", LIMITS)
+    end = text.partition("PLAY RECAP")[2]
+    named = re.findall(r"(\S+) was not repaired: (.*)\n.*`umount` takes it off", end)
+    assert sorted(host for host, _ in named) == sorted([NODE, THIRD])
+    assert all(LIMITS in why and "Device or resource busy" in why for _, why in named)
+    reports = scan(standing, expect=DRIFTED)
+    assert reports[OTHER]["state"] == "clean", "in both roles, also in the one that came after"
+    assert reports[THIRD]["state"] == "drift"
+    standing.run(*repair(standing, *PROVEN, *one_by_one))
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 

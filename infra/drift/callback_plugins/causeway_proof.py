@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
-from infra.drift import proof  # noqa: E402 - needs the path set above
+from infra.drift import proof, waves  # noqa: E402 - needs the path set above
 
 DOCUMENTATION = """
 name: causeway_proof
@@ -20,6 +20,7 @@ type: aggregate
 short_description: Has the proof of a repair ready
 description:
   - Starts what the task C(causeway_proof) asks for with C(prepare), and ends it with the run.
+  - Names at the end of the run the hosts that a repair had to leave.
 requirements: []
 """
 
@@ -43,6 +44,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
             Path(file).unlink()
 
     def v2_playbook_on_stats(self, _stats: Any) -> None:
-        """The run is over."""
+        """The run is over: say last what was not repaired."""
         if proof.ready is not None:
             proof.ready.end()
+        for line in waves.current.in_words():
+            self._display.error(line, wrap_text=False)
