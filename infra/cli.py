@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("infra.commands.check", "validate a declaration, offline"),
     "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
-    "down": ("infra.commands.down", "take a stack away, with everything that belongs to it"),
+    "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
     "wan": ("infra.commands.wan", "measure the WAN links of a standing stack"),
 }

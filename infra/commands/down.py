@@ -2,10 +2,12 @@
 
 import argparse
 import shutil
+from contextlib import nullcontext
 
 from infra import ROOT
 from infra.commands.arguments import add_stack, declaration_of
 from infra.errors import CausewayError, ExitCode
+from infra.handoff import kept
 from infra.handoff.contract import stack_dir
 from infra.providers.local import sweep
 from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists, without_salt
@@ -17,28 +19,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Take the stack away, with whatever a killed run or a lost state left of it."""
+    """Take the stack away, with whatever a killed run or a lost state left of it.
+
+    Machines that were there before stay, and with them what they need.
+    """
     stack = arguments.stack
     with only_one(stack):
-        if stack_exists(stack):
-            done = pulumi(["destroy", "--yes", "--skip-preview", "--stack", stack])
-            if done.returncode:
-                raise CausewayError(
-                    f"pulumi could not take stack {stack} away: the diagnostics above say why",
-                    hint=f"mend it and run ./run down {stack} again",
-                )
-            require(["stack", "rm", "--yes", "--preserve-config", "--stack", stack])
-            _forget_salt(stack)
-        for thing in sweep.sweep(stack):
-            print(f"swept {thing}")
-        shutil.rmtree(ROOT / stack_dir(stack), ignore_errors=True)
+        kept.put_back(stack)
+        stay = kept.machines(stack)
+        with kept.out_of_the_way(stack) if stay else nullcontext():
+            _take_away(stack)
+        if stay:
+            kept.leave_only_what_they_need(stack, stay)
         # While it is held: afterwards it may be another's already.
         (CAUSEWAY_DIR / "locks" / stack).unlink(missing_ok=True)
     left = sweep.leftovers(stack)
     if left:
         raise CausewayError(f"left behind of stack {stack}: {', '.join(left)}", hint="run ./run down again")
-    print(f"Stack {stack} is gone: nothing is left of it.")
+    gone = [f"Stack {stack} is gone: nothing is left of it."]
+    print("\n".join(kept.in_words(stack, stay) if stay else gone))
     return ExitCode.OK
+
+
+def _take_away(stack: str) -> None:
+    if stack_exists(stack):
+        done = pulumi(["destroy", "--yes", "--skip-preview", "--stack", stack])
+        if done.returncode:
+            raise CausewayError(
+                f"pulumi could not take stack {stack} away: the diagnostics above say why",
+                hint=f"mend it and run ./run down {stack} again",
+            )
+        require(["stack", "rm", "--yes", "--preserve-config", "--stack", stack])
+        _forget_salt(stack)
+    for thing in sweep.sweep(stack):
+        print(f"swept {thing}")
+    shutil.rmtree(ROOT / stack_dir(stack), ignore_errors=True)
 
 
 def _forget_salt(stack: str) -> None:

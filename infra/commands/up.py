@@ -12,6 +12,7 @@ from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.wan import print_measured
 from infra.errors import CausewayError, ExitCode
+from infra.handoff import kept
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.measure import Measurement, measure_wan
 from infra.handoff.variables import FEATURES, feature_hosts
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
     with only_one(stack):
+        kept.put_back(stack)
         select_stack(stack, declaration_of(stack))
         # With --refresh, because what Pulumi remembers is not what stands after a reboot.
         done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])

@@ -1,5 +1,6 @@
 """Machines you already have: configured and proven by SSH, never created, and left running by `down`."""
 
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,8 +77,40 @@ def test_a_user_with_sudo_configures_scans_repairs_and_proves(checkout: Checkout
 def test_down_leaves_the_machines_as_they_are(checkout: Checkout, machines: Machines) -> None:
     before = containers(machines.stack)
     booted = [machines.on(name, "stat", "-c", "%y", "/proc/1") for name in NAMES]
-    checkout.run("down", checkout.stack)
+    said = checkout.run("down", checkout.stack)
+    assert "nothing is left" not in said
+    for number, name in enumerate(NAMES):
+        address = machines.states[name].address
+        assert f"hall-control-{number} ({address}): base, drift_watch\n" in said
     assert containers(machines.stack) == before
     assert [machines.on(name, "stat", "-c", "%y", "/proc/1") for name in NAMES] == booted
     assert [machines.on(name, "date", "+%Z") for name in NAMES] == ["JST", "JST"]
     assert sweep.leftovers(checkout.stack) == []
+
+
+def kept(checkout: Checkout) -> dict[str, str]:
+    """Name → text of the stack's secrets and of its SSH key."""
+    found = [*checkout.files.glob("secrets/*"), *checkout.files.glob("ssh/id_*")]
+    return {path.name: path.read_text() for path in found}
+
+
+def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
+    checkout: Checkout, machines: Machines
+) -> None:
+    declared = declaration(checkout, machines)
+    declared["regions"][0]["provider"]["ssh_user"] = "admin"
+    checkout.declare(declared | {"discovery": {"kind": "consul"}})
+    assert "0 failed, 0 unreachable" in checkout.up()
+    before = kept(checkout)
+    assert {"consul-ca", "consul-ca.crt", "id_ed25519"} <= before.keys()
+    trusted = machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem")
+    shutil.rmtree(checkout.files / "secrets")  # as on another controller: only the state has them
+    assert "hall-control-1" in checkout.run("down", checkout.stack)
+    assert kept(checkout) == before
+    assert {path.name for path in checkout.files.iterdir()} == {"contract.json", "drift", "secrets", "ssh"}
+    assert "2 clean" in checkout.run("exec", "causeway", "drift", checkout.stack)
+    assert "0 failed, 0 unreachable" in checkout.up()
+    assert kept(checkout) == before
+    assert machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem") == trusted
+    checkout.run("down", checkout.stack)
+    assert "hall-control-0" in checkout.run("down", checkout.stack), "said again, as long as they are kept"
