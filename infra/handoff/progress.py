@@ -16,6 +16,11 @@ HEARTBEAT_S = 30.0
 """A long task says that it still works."""
 MESSAGE_CHARS = 400
 SSH_BANNER = "@@@@@@"
+SAYS_NOTHING = (
+    *("non-zero return code", "MODULE FAILURE", "Module failed"),
+    "Module result deserialization failed",  # Mitogen's words for a module that raised
+)
+"""Beginnings of messages whose cause is in the output."""
 
 _DONE = ("runner_on_ok", "runner_on_skipped", "runner_on_failed", "runner_on_unreachable")
 _TASK_STARTS = ("playbook_on_task_start", "playbook_on_handler_task_start")
@@ -150,7 +155,7 @@ def failure_message(result: Event) -> str:
     if SSH_BANNER in message:  # ssh shouts first and says what it means in its last line
         message = f"{message.partition(SSH_BANNER)[0]} {message.splitlines()[-1]}"
     words = " ".join(message.split()).removeprefix("Task failed: ")
-    if words.startswith(("non-zero return code", "MODULE FAILURE", "Module failed")) or not words:
+    if words.startswith(SAYS_NOTHING) or not words:
         words = ": ".join(filter(None, (words, _last_line(result))))
     return words if len(words) <= MESSAGE_CHARS else words[: MESSAGE_CHARS - 1] + "…"
 
@@ -173,5 +178,8 @@ def _task_name(data: Event) -> str:
 def _last_line(result: Event) -> str:
     for key in ("stderr", "module_stderr", "stdout", "module_stdout"):
         if text := str(result.get(key) or "").strip():
-            return text.splitlines()[-1].strip()
+            lines = [line.strip() for line in text.splitlines()]
+            # Of errors that led to one another, the system's is the cause.
+            causes = [line for line in lines if "Error: [Errno " in line] if "Traceback" in text else []
+            return (causes or lines)[-1]
     return ""

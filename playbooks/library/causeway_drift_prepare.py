@@ -72,10 +72,10 @@ class Preparation:
         self.left: list[str] = []
 
     def do(self, what: str, action: Callable[[], Any]) -> None:
-        """Note a change and, unless in check mode, make it."""
-        self.changes.append(what)
+        """Make a change, unless in check mode, and note it."""
         if not self.module.check_mode:
             action()
+        self.changes.append(what)
 
     def command(self, *argv: str) -> int:
         """Run a command; its exit status."""

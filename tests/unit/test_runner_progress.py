@@ -8,6 +8,16 @@ import pytest
 from infra.handoff.progress import MESSAGE_CHARS, HostResult, Progress, Tracker, failure_log, failure_message
 from infra.handoff.runner import RunResult
 
+RAISED = """Traceback (most recent call last):
+  File "basic.py", line 1797, in atomic_move
+OSError: [Errno 16] Device or resource busy: b'/etc/.x' -> b'/etc/x'
+
+The above exception was the direct cause of the following exception:
+
+Exception: Unable to make b'/root/.source' into to '/etc/x'.
+"""
+"""Of a module under Mitogen."""
+
 
 class Run:
     """A tracker with a clock that is moved by hand."""
@@ -105,6 +115,10 @@ def test_a_target_without_a_task_is_ok_unless_nothing_was_reached(run: Run) -> N
         ({"msg": "Task failed: it broke"}, "it broke"),
         ({"msg": "non-zero return code", "stderr": "first\nlast\n"}, "non-zero return code: last"),
         ({"msg": "MODULE FAILURE: see stdout", "module_stdout": "No such file"}, "No such file"),
+        (
+            {"msg": "Module result deserialization failed: No start of json", "module_stderr": RAISED},
+            "b'/etc/x'",
+        ),
         ({"stdout": "only output"}, "only output"),
         ({"msg": ["a", "b"]}, '["a", "b"]'),
         ({"censored": "hidden"}, "hidden"),
