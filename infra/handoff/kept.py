@@ -44,9 +44,9 @@ def machines(stack: str) -> Machines:
     failed has taken the contract out of the state already.
     """
     known = list(_resources(stack)) if stack_exists(stack) else []
-    path = ROOT / stack_dir(stack) / "contract.json"
-    contracts = [json.loads(path.read_bytes())] if path.exists() else []
-    contracts += [properties["contract"] for kind, properties in known if kind == "InventoryFiles"]
+    contracts = [properties["contract"] for kind, properties in known if kind == "InventoryFiles"]
+    with suppress(OSError, ValueError):  # none, or half a file
+        contracts.append(json.loads((ROOT / stack_dir(stack) / "contract.json").read_bytes()))
     stay = {name: host for contract in contracts for name, host in _existing(contract).items()}
     for kind, properties in known if stay else ():
         with suppress(ValidationError):  # another version's contract: the file is as it was
