@@ -76,7 +76,8 @@ class Waves:
                 f"the repair was stopped: {self._in_a_row[self.common]} nodes failed in the task"
                 f" {self.common}, and none got through it."
                 " What comes after it was not done, and nothing was proven\n"
-                "  → look whether the role is at fault before you repair again"
+                "  → look whether the role is at fault before you repair again; where it is those nodes,"
+                f" repair the others: --limit 'all:{':'.join(f'!{name}' for name in sorted(self.aside))}'"
             )
 
 

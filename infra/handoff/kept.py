@@ -9,7 +9,7 @@ need is back afterwards, where the next `up` finds and adopts it.
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +38,20 @@ Machines = Mapping[str, Mapping[str, Any]]
 
 
 def machines(stack: str) -> Machines:
-    """The machines that stay when the stack goes; what the state knows of them is then on this controller."""
-    path = ROOT / stack_dir(stack) / "contract.json"
-    if path.exists() and not _existing(json.loads(path.read_bytes())):
-        return {}
-    if stack_exists(stack):
-        _write_what_the_state_holds(stack)
-    return _existing(json.loads(path.read_bytes())) if path.exists() else {}
+    """The machines that stay when the stack goes; what the state knows of them is then on this controller.
+
+    The state counts, for the files may be another controller's, or lost; the file does where a `down` that
+    failed has taken the contract out of the state already.
+    """
+    known = list(_resources(stack)) if stack_exists(stack) else []
+    contracts = [properties["contract"] for kind, properties in known if kind == "InventoryFiles"]
+    with suppress(OSError, ValueError):  # none, or half a file
+        contracts.append(json.loads((ROOT / stack_dir(stack) / "contract.json").read_bytes()))
+    stay = {name: host for contract in contracts for name, host in _existing(contract).items()}
+    for kind, properties in known if stay else ():
+        with suppress(ValidationError):  # another version's contract: the file is as it was
+            FILES[kind]().ensure(properties, properties)
+    return stay
 
 
 def _existing(contract: Mapping[str, Any]) -> Machines:
@@ -54,17 +61,13 @@ def _existing(contract: Mapping[str, Any]) -> Machines:
     return {name: host for name, host in hosts if regions[host["pool"]]["provider"] == "existing"}
 
 
-def _write_what_the_state_holds(stack: str) -> None:
-    """The files may be another controller's, or lost."""
+def _resources(stack: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(kind, properties) of what the state holds files of."""
     state = json.loads(require(["stack", "export", "--show-secrets", "--stack", stack]))
     for resource in state["deployment"].get("resources") or ():
         kind = resource["type"].rpartition("/causeway:")[2]
         if kind in FILES and not resource.get("delete"):
-            properties = _plain({**resource.get("inputs", {}), **resource.get("outputs", {})})
-            try:
-                FILES[kind]().ensure(properties, properties)
-            except ValidationError:  # another version's contract: the files are as they were
-                continue
+            yield kind, _plain({**resource.get("inputs", {}), **resource.get("outputs", {})})
 
 
 def _plain(value: Any) -> Any:

@@ -110,6 +110,7 @@ def test_a_broken_role_reaches_three_nodes(tmp_path: Path) -> None:
     assert status != 0
     assert set(re.findall(r"(n\d) was not repaired: Base", said)) == {"n0", "n1", "n2"}
     assert "the repair was stopped: 3 nodes" in said
+    assert "--limit 'all:!n0:!n1:!n2'" in said
     assert "the last play" not in said
 
 

@@ -4,8 +4,7 @@ A node that cannot be repaired does not end the repair of the others, as infra.d
 
 Ansible starts a Python on the node for every task and compiles its module anew; Mitogen keeps one for a whole
 run. `ANSIBLE_STRATEGY=linear` is Ansible's own, in which a repair runs whole roles and ends with the first
-wave of which every node fails; where Mitogen is not
-installed, tasks run as they do there.
+wave of which every node fails; where Mitogen is not installed, tasks run as they do there.
 """
 
 from __future__ import annotations
