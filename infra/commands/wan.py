@@ -11,7 +11,7 @@ from rich.table import Table
 
 from infra import ROOT
 from infra.commands.arguments import add_stack
-from infra.errors import ExitCode
+from infra.errors import ExitCode, one_line
 from infra.handoff.contract import load_contract, stack_dir
 from infra.handoff.measure import Measurement, Rate, measure_wan
 
@@ -56,7 +56,8 @@ def print_measured(measured: list[Measurement], console: Console) -> None:
     console.print(table)
     for found in measured:
         if said := found.problem or found.lacking:
-            console.print(f"{found.source_region} – {found.target_region}: {said}", highlight=False)
+            line = one_line(f"{found.source_region} – {found.target_region}: {said}")
+            console.print(line, highlight=False, markup=False)
 
 
 def _cells(found: Measurement) -> list[str]:

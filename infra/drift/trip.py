@@ -137,10 +137,12 @@ class Trips:
 
     @cached_property
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
-        """The host keys of all nodes. CausewayError when there is no such file."""
+        """The host keys of all nodes that have one. CausewayError when there is no such file."""
         path = ROOT / self.contract.known_hosts_file
         try:
-            return asyncssh.read_known_hosts(str(path))
+            lines = path.read_text(errors="replace").splitlines()
+            # One line without a key, and asyncssh would read none.
+            return asyncssh.import_known_hosts("\n".join(line for line in lines if len(line.split()) > 2))
         except (OSError, ValueError) as error:
             raise CausewayError(f"no known hosts: {error}", hint="./run up writes them") from None
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
 
-from infra.errors import CausewayError
+from infra.errors import CausewayError, sentence
 from infra.handoff.contract import Contract, WanRoute
 from infra.handoff.ssh import ssh_config_file
 from infra.planning.wan import CongestionControl
@@ -33,6 +33,9 @@ FIRST_PORT = 5291
 PATIENCE_S = 60
 REPLICATION_TOS = 10 << 2
 """AF11."""
+SHOWN_CHARS = 80
+CONTROL_NAME = re.compile(r"[a-z0-9_]{0,15}")
+"""Of a congestion control, as Linux has them."""
 
 # Prints the largest packet that arrives whole: three tries each, so that a lost one does not count. First the
 # declared size and one byte more; only where that does not settle it, a search between IPv4's least and the
@@ -173,14 +176,17 @@ class _Pair:
 
     def _rtt_ms(self) -> float:
         said = self._source(f"ping -n -q -c {PINGS} -i {PING_INTERVAL_S} -w 20 {self.address} || true")
-        times = re.search(r"= [\d.]+/([\d.]+)/", said)
+        times = re.search(r"= \d+[\d.]*/(\d{1,9}(?:\.\d+)?)/", said, re.ASCII)
         if not times:
             raise CausewayError(f"{self.found.source} gets no answer from {self.address}")
         return round(float(times[1]), 1)
 
     def _mtu_bytes(self) -> int | None:
         settings = f"address={self.address} declared={self.found.declared.mtu_bytes}"
-        return int(self._source(f"{settings}\n{PATH_MTU}")) or None
+        said = self._source(f"{settings}\n{PATH_MTU}").strip()
+        if not re.fullmatch(r"\d{1,6}", said, re.ASCII):
+            raise CausewayError(f"{self.found.source} says no packet size: {said[:SHOWN_CHARS]!r}")
+        return int(said) or None
 
     def _has_iperf3(self, host: str) -> bool:
         return not _on(self.contract.stack, host, "command -v iperf3 >/dev/null || echo missing").strip()
@@ -188,15 +194,30 @@ class _Pair:
     def _loss_pct(self) -> float:
         mbps = self._allowed(min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS))
         sent = self._iperf(f"-u -l 1000 -t {UDP_SECONDS} -b {round(mbps * 1e6)}")
-        return round(float(sent["sum"]["lost_percent"]), 2)
+        return round(self._number(sent, "sum", "lost_percent", most=100), 2)
 
     def _tcp(self, options: str = "") -> Rate:
         held = self.found.held_to_mbps
         # The first holds the mean, also where a socket cannot be paced; the second what follows a pause.
         paced = "" if held is None else "-b {0} --fq-rate {0}".format(round(held * 1e6))
         end = self._iperf(f"-t {TCP_SECONDS} -O {TCP_WARM_UP_SECONDS} {paced} {options}")
-        mbps = round(end["sum_received"]["bits_per_second"] / 1e6, 1)
-        return Rate(mbps, end.get("sender_tcp_congestion", ""))
+        mbps = round(self._number(end, "sum_received", "bits_per_second", most=1e15) / 1e6, 1)
+        used = end.get("sender_tcp_congestion", "")
+        return Rate(mbps, used if isinstance(used, str) and CONTROL_NAME.fullmatch(used) else "")
+
+    def _number(self, end: dict[str, Any], part: str, name: str, most: float) -> float:
+        """A figure of iperf3's. CausewayError where there is none, or one that cannot be."""
+        of_part = end.get(part)
+        value = of_part.get(name) if isinstance(of_part, dict) else None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            raise self._no_sense(f"{part}.{name} is {str(value)[:SHOWN_CHARS]!r}")
+        return float(value)
+
+    def _no_sense(self, what: str) -> CausewayError:
+        return CausewayError(
+            f"what iperf3 on {self.found.source} says makes no sense: {what}",
+            hint=f"try there: iperf3 --json -c {self.address}",
+        )
 
     def _allowed(self, mbps: float) -> float:
         return mbps if self.found.held_to_mbps is None else min(mbps, self.found.held_to_mbps)
@@ -208,8 +229,10 @@ class _Pair:
             answer = self._iperf_once(options)
         if "error" in answer:
             what = f"iperf3 from {self.found.source} to {self.found.target}"
-            raise CausewayError(f"{what}: {answer['error']}")
-        end: dict[str, Any] = answer["end"]
+            raise CausewayError(sentence(f"{what}: {answer['error']}"))
+        end = answer.get("end")
+        if not isinstance(end, dict):
+            raise self._no_sense("it has no end")
         return end
 
     def _iperf_once(self, options: str) -> dict[str, Any]:
@@ -221,7 +244,14 @@ class _Pair:
         marked = f"-S {REPLICATION_TOS} {options}"
         client = f"iperf3 --json -c {self.address} -p {port} --connect-timeout 5000 {marked} || true"
         said = self._source(client)
-        answer: dict[str, Any] = json.loads(said) if said else {"error": "it said nothing"}
+        if not said:
+            return {"error": "it said nothing"}
+        try:
+            answer = json.loads(said)
+        except (ValueError, RecursionError):
+            raise self._no_sense(f"{said[:SHOWN_CHARS]!r}") from None
+        if not isinstance(answer, dict):
+            raise self._no_sense(f"{said[:SHOWN_CHARS]!r}")
         return answer
 
     def _source(self, command: str) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from infra.errors import shown
+
 Event = Mapping[str, Any]
 HostState = Literal["ok", "failed", "unreachable"]
 
@@ -154,20 +156,20 @@ def failure_message(result: Event) -> str:
         message = json.dumps(message)
     if SSH_BANNER in message:  # ssh shouts first and says what it means in its last line
         message = f"{message.partition(SSH_BANNER)[0]} {message.splitlines()[-1]}"
-    words = " ".join(message.split()).removeprefix("Task failed: ")
+    words = shown(" ".join(message.split())).removeprefix("Task failed: ")
     if words.startswith(SAYS_NOTHING) or not words:
-        words = ": ".join(filter(None, (words, _last_line(result))))
+        words = ": ".join(filter(None, (words, shown(_last_line(result)))))
     return words if len(words) <= MESSAGE_CHARS else words[: MESSAGE_CHARS - 1] + "…"
 
 
 def failure_log(task: str, task_path: str, result: Event) -> str:
     """What a person wants to read about a failed task; a result that is `no_log` comes censored already."""
     parts = [f"task: {task}", f"at: {task_path}", f"message: {failure_message(result)}"]
-    shown = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
-    parts += [f"{key}:\n{result[key]}" for key in shown if result.get(key) not in (None, "", [])]
+    kept = ("cmd", "rc", "stdout", "stderr", "module_stdout", "module_stderr")
+    parts += [f"{key}:\n{result[key]}" for key in kept if result.get(key) not in (None, "", [])]
     items = [item for item in result.get("results") or () if isinstance(item, dict) and item.get("failed")]
     parts += [f"item {item.get('item')!r}: {failure_message(item)}" for item in items]
-    return "\n".join(parts) + "\n"
+    return shown("\n".join(parts)) + "\n"
 
 
 def _task_name(data: Event) -> str:

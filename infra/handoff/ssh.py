@@ -4,6 +4,7 @@ Every connection is checked against a host key that came over a trusted channel:
 local nodes, declared for existing ones.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from infra.handoff.contract import Contract, stack_dir
 from infra.process import run
 
 CONNECT_TIMEOUT_S = 10
+PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+={0,3}")
 
 
 def ssh_config_file(stack: str) -> Path:
@@ -33,12 +35,18 @@ def generate_key(path: Path, comment: str) -> None:
 
 
 def known_hosts(contract: Contract, host_keys: Mapping[str, str]) -> str:
-    """The known_hosts file for hosts whose public key is in `host_keys` (host name → `ssh-ed25519 AAAA…`)."""
+    """The known_hosts file for hosts whose public key is in `host_keys` (host name → `ssh-ed25519 AAAA…`).
+
+    A key that is none is left out and its host named: one such line, and the file cannot be read at all.
+    """
     lines = []
     for name, host in contract.hosts.items():
-        if name in host_keys:
+        key = " ".join((host_keys.get(name) or "").split()[:2])
+        if PUBLIC_KEY.fullmatch(key):
             where = str(host.address) if host.ssh_port == 22 else f"[{host.address}]:{host.ssh_port}"
-            lines.append(f"{where} {host_keys[name]}")
+            lines.append(f"{where} {key}")
+        elif name in host_keys:
+            lines.append(f"# {name} has no host key")
     return "\n".join([*lines, ""])
 
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from infra import ROOT
+from infra.errors import shown
 from infra.handoff.contract import stack_dir
 
 
@@ -72,7 +73,7 @@ class VerificationResult:
         for verdict in reversed(Verdict):
             for (found, role, name, message), hosts in together.items():
                 if found is verdict:
-                    what = ": ".join(part for part in (role, name, message) if part)
+                    what = shown(": ".join(part for part in (role, name, message) if part))
                     lines.append(f"{verdict:<11} {_names(hosts)}: {what}")
         if not counts[Verdict.EFFECTIVE]:
             lines.append("nothing was proven: no check of tests/verify ran, or none passed")

@@ -172,6 +172,7 @@ def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
+        errors="replace",
         check=False,
         timeout=6 * CONNECT_TIMEOUT_S,
     )
@@ -184,7 +185,9 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
             done = _ssh(ssh_config, host.host, "true")
         else:
             command = ["podman", "exec", host.address, "true"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, timeout=60
+            )
     except subprocess.TimeoutExpired as error:
         return f"no answer within {error.timeout:g} s"
     if done.returncode == 0:
@@ -227,6 +230,7 @@ class Share:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             pass_fds=(told,),
         )
         os.close(told)
@@ -242,8 +246,7 @@ class Share:
                 problem = "pytest ran no check: " + self._run(hosts, limit_s)[-500:]
             except subprocess.TimeoutExpired:
                 self._process.kill()
-        lines = self._results.read_text().splitlines() if self._results.exists() else []
-        checks = [Check.of(json.loads(line)) for line in lines]
+        checks = list(_read_checks(self._results))
         missing = [
             Check(host.host, feature, "", Verdict.FAILED, problem)
             for host in hosts
@@ -262,6 +265,13 @@ class Share:
         with suppress(BrokenPipeError):
             self._tell.close()
         self._process.communicate()
+
+
+def _read_checks(results: Path) -> Iterator[Check]:
+    """The checks of which pytest has written the whole line: it may have been killed in one."""
+    for line in results.read_text().splitlines() if results.exists() else ():
+        with suppress(ValueError):
+            yield Check.of(json.loads(line))
 
 
 def main() -> int:

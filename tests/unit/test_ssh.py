@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra.drift import trip
 from infra.handoff import resources, ssh
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
@@ -138,3 +139,20 @@ def test_what_another_version_wrote_is_drift_and_can_be_removed(checkout: Path, 
     assert lifecycle.observe(inputs) == ["the contract was written by another version of Causeway"]
     lifecycle.remove(inputs)
     assert not [path for path in (checkout / ".causeway").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    "odd", ["", " ", "ssh-ed25519", "ssh-ed25519 ", f"{KEY[:11]}\n10.93.0.5 {KEY}", "\x1b[2J x", "[ [", "# a"]
+)
+def test_a_host_without_a_usable_key_is_named_and_shuts_no_other_out(
+    contract: Contract, checkout: Path, monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
+    text = ssh.known_hosts(contract, {"tokyo-control-0": odd, "old-control-0": f"{KEY} a comment"})
+    assert set(text.splitlines()) == {"# tokyo-control-0 has no host key", f"[10.93.0.5]:2222 {KEY}"}
+    monkeypatch.setattr(trip, "ROOT", checkout)
+    file = checkout / contract.known_hosts_file
+    file.parent.mkdir(parents=True)
+    for kept in (text, f"10.91.16.0 {odd.split(chr(10))[0]}\n{text}"):  # one that an older version wrote
+        file.write_text(kept)
+        found = trip.Trips(contract).known_hosts.match("10.93.0.5", "", 2222)
+        assert [key.export_public_key().decode().strip() for key in found[0]] == [KEY]

@@ -11,6 +11,7 @@ from rich.console import Console
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
+from infra.handoff import measure
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.measure import Measurement, Rate, _Pair, measure_wan
@@ -153,3 +154,61 @@ def test_up_measures_links_of_others_only_when_it_is_asked_to(contract: Contract
     theirs = of_machines(contract, "osaka")
     assert [wants_measuring(contract, asked) for asked in (None, True, False)] == [True, True, False]
     assert [wants_measuring(theirs, asked) for asked in (None, True, False)] == [False, True, False]
+
+
+ENDS: dict[str, Any] = {
+    "sum": {"lost_percent": 0.2},
+    "sum_received": {"bits_per_second": 8e7},
+    "sender_tcp_congestion": "bbr",
+}
+PING = "rtt min/avg/max/mdev = 1.0/1.5/2.0/0.1 ms"
+
+
+def measured(contract: Contract, monkeypatch: pytest.MonkeyPatch, **says: str) -> Measurement:
+    """One pair of which the source says what is given of ping, path MTU and iperf3."""
+    said = {"ping -n -q -c": PING, "address=": "1500\n", "iperf3 --json": json.dumps({"end": ENDS})}
+    said |= {"ping -n -q -c": says.get("ping", PING), "address=": says.get("mtu", "1500\n")}
+    said["iperf3 --json"] = says.get("iperf", said["iperf3 --json"])
+
+    def on(_stack: str, _host: str, script: str) -> str:
+        return next((text for start, text in said.items() if script.startswith(start)), "")
+
+    monkeypatch.setattr(measure, "_on", on)
+    return measure_wan(contract)[0]
+
+
+def test_sound_answers_are_measured(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(contract, monkeypatch)
+    assert (found.rtt_ms, found.mtu_bytes, found.loss_pct) == (1.5, 1500, 0.2)
+    assert (found.configured, found.problem, found.lacking) == (Rate(80.0, "bbr"), None, None)
+
+
+GARBAGE = [
+    "no JSON", "[]", "3", "null", '"end"', "{}", '{"end": []}', '{"end": {"sum": 3, "sum_received": 3}}',
+    '{"end": {"sum": {"lost_percent": NaN}}}', '{"end": {"sum": {"lost_percent": "a"}}}',
+    '{"end": {"sum": {"lost_percent": true}}}', '{"end": {"sum": {"lost_percent": 1e999}}}',
+    '{"end": {"sum": {"lost_percent": 1}, "sum_received": {"bits_per_second": -1}}}',
+    "[" * 100_000, "1" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("garbage", GARBAGE, ids=[text[:60] for text in GARBAGE])
+def test_garbage_from_one_nodes_iperf3_is_said_of_that_node(
+    contract: Contract, monkeypatch: pytest.MonkeyPatch, garbage: str
+) -> None:
+    found = measured(contract, monkeypatch, iperf=garbage)
+    assert found.lacking is not None
+    assert found.lacking.startswith("what iperf3 on tokyo-b-0 says makes no sense: ")
+    assert (found.rtt_ms, found.mtu_bytes) == (1.5, 1500)
+    printed(found)
+
+
+def test_garbage_from_ping_is_said_of_that_node(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measured(contract, monkeypatch, ping="= 1.2.3/4.5.6/7 [/red]")
+    assert found.problem is not None
+    assert found.problem.startswith("tokyo-b-0 gets no answer")
+    found = measured(contract, monkeypatch, mtu="a\x1b[2J[/red]")
+    assert found.lacking == "tokyo-b-0 says no packet size: 'a\\x1b[2J[/red]'"
+    assert "[2J[/red]" in printed(found)
+    odd = json.dumps({"end": {**ENDS, "sender_tcp_congestion": "[/red]\x1b"}})
+    assert measured(contract, monkeypatch, iperf=odd).configured == Rate(80.0, "")

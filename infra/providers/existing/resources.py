@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
+from infra.errors import sentence
 from infra.handoff.ssh import CONNECT_TIMEOUT_S
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
@@ -32,7 +33,7 @@ class ExistingPoolLifecycle(Lifecycle):
         answers = self._ask_all(inputs)
         for name, (machine_id, why) in answers.items():
             if machine_id == UNREACHED:
-                print(f"{name}: no answer by SSH: {why}", flush=True)
+                print(f"{name}: no answer by SSH: {sentence(why)}", flush=True)
         return {
             "instances": {
                 name: {"id": answers[name][0], "host_key": host["host_key"]}
@@ -87,7 +88,11 @@ def _ask(host: Properties, user: str, key_file: str) -> tuple[str, str]:
         key = ROOT / Path(key_file).expanduser()
         command += ["-i", str(key), "-p", f"{host['port']:.0f}", f"{user}@{host['address']}"]
         said = subprocess.run(
-            [*command, "cat /etc/machine-id"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+            [*command, "cat /etc/machine-id"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
         )
     if said.returncode:
         return UNREACHED, (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
