@@ -15,6 +15,8 @@ from infra.process import run
 from infra.providers.local import names
 from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions, wait_for
 
+PROVES = ("consul", "discovery")
+
 SERVERS = [f"tokyo-control-{number}" for number in range(3)]
 FAR = "shanghai-control-0"
 CLIENT = "tokyo-gpu-0"
