@@ -1,4 +1,4 @@
-"""The stack of the README's first command, as it is declared in the checkout, at a place of the tests' own."""
+"""The stack of the README's first command, as the checkout declares it, at a place of the tests' own."""
 
 import json
 import re
