@@ -111,7 +111,10 @@ class Checkout:
 
     def changes(self) -> dict[str, str]:
         """Name → operation of each resource that `pulumi preview` would change, the stack's outputs apart."""
-        text = self.run("exec", "sh", "-c", f"pulumi preview --json --stack {self.stack} 2>/dev/null")
+        preview = f"pulumi preview --json --stack {self.stack}"
+        text = self.run(
+            "exec", "sh", "-c", f"{preview} 2>.causeway/preview || {{ cat .causeway/preview; exit 1; }}"
+        )
         steps = json.loads(text[text.index("{") :])["steps"]
         return {
             step["urn"].rsplit("::", 1)[1]: step["op"]
