@@ -41,7 +41,7 @@ def test_every_declared_node_stands_and_every_check_passed(checkout: Checkout, s
 
 def test_up_and_plan_say_that_the_gpus_are_simulated(checkout: Checkout, said: str) -> None:
     assert "simulated" in said
-    assert "simulated" in checkout.run("exec", "causeway", "plan", checkout.stack)
+    assert "simulated" in checkout.run("exec", "causeway", "plan", checkout.declaration.name)
 
 
 def test_the_link_is_measured_near_what_is_declared(said: str) -> None:
