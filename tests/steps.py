@@ -1,53 +1,32 @@
-"""Runs the project's tests: `./run test [quick|STEP…]`, `./run test list`.
+"""Runs the project's tests: `./run test [quick|STEP|ROLE|CAPABILITY…]`, `./run test list`.
 
 A step is one command with a log of its own; a test file that needs nodes is a step, and so is a molecule
-scenario. Two steps run at a time, the quick ones first. Exit status: 0 all passed, 1 a step failed, 2 no such
-step.
+scenario. Two steps run at a time, the quick ones first. At the end stand where the minutes went, which tests
+are flaky, and what failed. Exit status: 0 all passed, 1 a step failed, 2 no such step.
 """
 
+import argparse
 import asyncio
-import contextlib
 import difflib
+import fcntl
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-LOGS = ROOT / ".causeway" / "logs" / "tests"
-AT_ONCE = 2
-LIMIT_S = 2400  # a step that takes longer hangs
-GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
-SHOWN_LINES = 60
-SHOWN_FAILURES, SHOWN_CHARACTERS = 10, 300
-FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL")
+from tests import leftovers, minutes, outcomes
+from tests.step_run import LOGS, ROOT, Run, Step
+
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One command of the test run, and when and where it runs."""
-
-    name: str
-    command: tuple[str, ...]
-    quick: bool = True
-    """Needs no nodes, and is part of `./run test quick`."""
-    alone: bool = False
-    """Measures time, or changes what other steps stand on."""
-    folder: Path = ROOT
-
-    @property
-    def log(self) -> Path:
-        """Where its output goes."""
-        return LOGS / f"{self.name}.log"
-
-
+OUTCOMES = Path(os.environ.get("CAUSEWAY_CACHE", "~/.cache/causeway")).expanduser() / "test-outcomes.json"
+SEED = "1"
 QUICK = (
     Step("ruff-check", ("ruff", "check", ".")),
     Step("ruff-format", ("ruff", "format", "--check", "--diff", ".")),
@@ -59,6 +38,8 @@ QUICK = (
 QUICK_TESTS = ("unit", "components", "golden", "repo")
 # Everything else that runs stands on it.
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, alone=True)
+PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
+"""How a test file says which roles and capabilities it proves."""
 ALONE = ("test_local_engine", "test_vm", "test_wan")
 """Test files that compare rates and round trips with what is declared, or emulate every instruction of two
 machines: no other load beside them."""
@@ -85,7 +66,7 @@ def _molecule_steps() -> Iterator[Step]:
     for scenario in sorted(ROOT.glob("roles/*/molecule/*/molecule.yml")):
         role, name = scenario.parents[2], scenario.parent.name
         command = ("molecule", *config, "test", "-s", name)
-        yield Step(f"molecule-{role.name}-{name}", command, quick=False, folder=role)
+        yield Step(f"molecule-{role.name}-{name}", command, quick=False, folder=role, proves=(role.name,))
 
 
 def _test_files(kind: str) -> Iterator[Step]:
@@ -93,7 +74,13 @@ def _test_files(kind: str) -> Iterator[Step]:
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
-        yield Step(name, command, quick=False, alone=alone)
+        yield Step(name, command, quick=False, alone=alone, proves=proven_by(path))
+
+
+def proven_by(path: Path) -> tuple[str, ...]:
+    """The roles and capabilities that a test file says it proves, read without importing it."""
+    said = PROVES.search(path.read_text())
+    return tuple(re.findall(r"\"([^\"]+)\"", said.group(1))) if said else ()
 
 
 def chosen(words: list[str]) -> list[Step]:
@@ -104,132 +91,95 @@ def chosen(words: list[str]) -> list[Step]:
     steps = all_steps()
     if not words:
         return steps
-    names = [step.name for step in steps]
+    known = {word for step in steps for word in (step.name, *step.proves)} | {"quick"}
     for word in words:
-        if word != "quick" and word not in names:
-            near = difflib.get_close_matches(word, names, n=1)
+        if word not in known:
+            near = difflib.get_close_matches(word, sorted(known), n=1)
             raise ValueError(f"no step '{word}'" + (f"; did you mean {near[0]}?" if near else ""))
-    picked = [step for step in steps if step.name in words or ("quick" in words and step.quick)]
+    wanted = set(words)
+    picked = [
+        step for step in steps if wanted & {step.name, *step.proves} or ("quick" in wanted and step.quick)
+    ]
     if any(not step.quick for step in picked) and NODE_IMAGE not in picked:
         picked.insert(0, NODE_IMAGE)
     return picked
 
 
-class Run:
-    """One test run: which steps are under way, how each ended, and how to end them all early."""
-
-    def __init__(self, steps: list[Step]) -> None:
-        self.waiting = deque(steps)
-        self.total = len(steps)
-        self.processes: dict[str, asyncio.subprocess.Process] = {}
-        self.passed: list[Step] = []
-        self.failed: list[Step] = []
-        self.interrupted = False
-        self.ending: list[asyncio.Future[None]] = []
-
-    async def all(self) -> None:
-        """Run the steps, `AT_ONCE` at a time, in order; a step marked `alone` beside no other."""
-        running: dict[asyncio.Task[None], Step] = {}
-        while running or (self.waiting and not self.interrupted):
-            while self.waiting and not self.interrupted and self._may_start(list(running.values())):
-                step = self.waiting.popleft()
-                running[asyncio.create_task(self._one(step))] = step
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                del running[task]
-                task.result()
-
-    def _may_start(self, running: list[Step]) -> bool:
-        if not running:
-            return True
-        alone = self.waiting[0].alone or any(step.alone for step in running)
-        return not alone and len(running) < AT_ONCE
-
-    async def _one(self, step: Step) -> None:
-        print(f"       … {step.name}", flush=True)
-        started = time.monotonic()
-        with step.log.open("wb") as log:
-            passed = await self._command(step, log.fileno())
-        (self.passed if passed else self.failed).append(step)
-        count = len(self.passed) + len(self.failed)
-        verdict = "ok    " if passed else "FAILED"
-        took_s = time.monotonic() - started
-        print(f"{count:3}/{self.total:<3}  {verdict} {step.name}  {took_s:.1f} s", flush=True)
-
-    async def _command(self, step: Step, log: int) -> bool:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *step.command,
-                cwd=step.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # so that a signal reaches all that the step started
-            )
-        except OSError as error:
-            os.write(log, f"{step.command[0]} does not start: {error}\n".encode())
-            return False
-        self.processes[step.name] = process
-        try:
-            return await asyncio.wait_for(process.wait(), LIMIT_S) == 0
-        except TimeoutError:
-            os.write(log, f"\nended: still running after {LIMIT_S} s\n".encode())
-            await _end(process)
-            return False
-        finally:
-            del self.processes[step.name]
-
-    def interrupt(self) -> None:
-        """Start no more steps and end those that run."""
-        print("\nending the steps that run …", flush=True)
-        self.interrupted = True
-        self.ending += [asyncio.ensure_future(_end(process)) for process in self.processes.values()]
-
-    def report(self) -> None:
-        """Print the end of each failed step's log; at the very end, where nothing is cut off, what failed."""
-        for step in self.failed:
-            lines = step.log.read_text(errors="replace").splitlines()
-            print(f"\n── {step.name}: {' '.join(step.command)}\n   {step.log.relative_to(ROOT)}")
-            print("\n".join(f"   {line}" for line in lines[-SHOWN_LINES:]))
-        if self.waiting:
-            print(f"\nnot run: {', '.join(step.name for step in self.waiting)}")
-        for step in self.failed:
-            print(f"\nFAILED {step.name}", *failures(step.log), sep="\n   ")
-        print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)
+def repeated(steps: list[Step], times: int) -> list[Step]:
+    """All steps once, then all of them again, and so on; the node image is needed only once."""
+    again = [step for step in steps if step != NODE_IMAGE]
+    return [*steps, *(replace(step, turn=turn) for turn in range(2, times + 1) for step in again)]
 
 
-def failures(log: Path) -> list[str]:
-    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict."""
-    lines = log.read_text(errors="replace").splitlines()
-    return [line[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)][-SHOWN_FAILURES:]
+def _options(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./run test", allow_abbrev=False, description="Run the project's tests."
+    )
+    parser.add_argument("words", nargs="*", metavar="quick|STEP|ROLE|CAPABILITY", help="default: all steps")
+    parser.add_argument("--changed", action="store_true", help="skip what passed with the same inputs")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
+    parser.add_argument("--burn", type=int, default=0, metavar="N", help="keep N cores busy meanwhile")
+    parser.add_argument("--seed", default=SEED, help=f"for what is generated (default: {SEED})")
+    return parser.parse_args(words)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Ask a step to end, then make it, then end what it left behind."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        _signal(process, number)
-        try:
-            await asyncio.wait_for(process.wait(), GRACE_S)
-        except TimeoutError:
-            continue
-        break
-    # A shell's background jobs ignore SIGINT, and outlive it.
-    _signal(process, signal.SIGTERM)
-
-
-def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
-
-
-async def _main(steps: list[Step]) -> int:
+@contextmanager
+def _only_run() -> Iterator[None]:
+    """One run at a time in a checkout: its steps have fixed names for logs and stacks."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    run = Run(steps)
+    with (LOGS / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError("another test run goes on in this checkout") from None
+        yield
+
+
+@contextmanager
+def _burners(count: int) -> Iterator[None]:
+    """Busy loops that end with us, however that comes about."""
+    loop = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", "while :; do :; done")
+    started = [subprocess.Popen(loop) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+async def _main(run: Run) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, run.interrupt)
     await run.all()
     await asyncio.gather(*run.ending)
+
+
+def _run(steps: list[Step], options: argparse.Namespace) -> int:
+    """Run the steps; print what it cost, what is flaky, and what failed. 1 if anything did."""
+    inputs = outcomes.inputs_of()
+    with outcomes.kept(OUTCOMES) as known:
+        same = outcomes.unchanged(steps, known, inputs) if options.changed else []
+    if same:
+        print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
+    for line in leftovers.clear():
+        print(f"left by a run that was killed, and removed: {line}")
+    print(f"seed: {options.seed}", flush=True)
+    run = Run(
+        repeated([step for step in steps if step not in same], options.repeat),
+        {leftovers.MARK: leftovers.new_mark(), "CAUSEWAY_TEST_SEED": options.seed},
+    )
+    started = time.monotonic()
+    with _burners(options.burn):
+        asyncio.run(_main(run))
+    print("", *minutes.table(run.ended), sep="\n")
+    print(f"{(time.monotonic() - started) / 60:7.1f}  minutes from the first step to the last, set-up apart")
+    with outcomes.kept(OUTCOMES) as known:
+        for ended in run.ended:
+            known.add(ended, inputs)
+        for line in known.flaky():
+            print(f"flaky: {line}")
     run.report()
     return 1 if run.failed or run.waiting else 0
 
@@ -238,14 +188,17 @@ def main(words: list[str]) -> int:
     """Run the steps the words name; see the module's docstring for the exit status."""
     if words == ["list"]:
         for step in all_steps():
-            print(f"{step.name:<40} {'quick' if step.quick else 'full'}")
+            print(f"{step.name:<40} {'quick' if step.quick else 'full ':<6} {' '.join(step.proves)}".rstrip())
         return 0
-    try:
-        steps = chosen(words)
-    except ValueError as error:
-        print(f"error: {error}\n  → ./run test list shows the steps", file=sys.stderr)
-        return 2
-    return asyncio.run(_main(steps))
+    options = _options(words)
+    with ExitStack() as held:
+        try:
+            steps = chosen(options.words)
+            held.enter_context(_only_run())
+        except ValueError as error:
+            print(f"error: {error}\n  → ./run test list shows the steps", file=sys.stderr)
+            return 2
+        return _run(steps, options)
 
 
 if __name__ == "__main__":

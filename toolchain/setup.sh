@@ -155,9 +155,15 @@ pulumi_ready() { [[ -x $PULUMI/bin/pulumi ]]; }
 wants_consul() { # whether what is called comes to nodes with Consul; a wrong answer costs time only
   case $1 in
     up) grep -qs 'kind: consul' "$ROOT/Pulumi.${2:-local}.yaml" ;;
-    test) (($# == 1)) || [[ " $* " == *consul* ]] ;;
+    test) [[ " $* " == *consul* || " $* " == *discovery* || " $* " == *existing* ]] || ! names_a_step "${@:2}" ;;
     *) false ;;
   esac
+}
+
+names_a_step() { # whether any word is one: without it, options or not, all steps run
+  local word
+  for word in "$@"; do [[ $word == -* || $word =~ ^[0-9]+$ ]] || return 0; done
+  return 1
 }
 
 consul_version() { sed -n 's/^consul_version: //p' "$ROOT/roles/consul/defaults/main.yml"; }

@@ -111,7 +111,10 @@ class Checkout:
 
     def changes(self) -> dict[str, str]:
         """Name → operation of each resource that `pulumi preview` would change, the stack's outputs apart."""
-        text = self.run("exec", "sh", "-c", f"pulumi preview --json --stack {self.stack} 2>/dev/null")
+        preview = f"pulumi preview --json --stack {self.stack}"
+        text = self.run(
+            "exec", "sh", "-c", f"{preview} 2>.causeway/preview || {{ cat .causeway/preview; exit 1; }}"
+        )
         steps = json.loads(text[text.index("{") :])["steps"]
         return {
             step["urn"].rsplit("::", 1)[1]: step["op"]
@@ -254,13 +257,26 @@ def new_checkout() -> Iterator[Checkout]:
             _clear(folder)
 
 
+def sweep_dead_places() -> list[str]:
+    """Sweep what dead runs left at their places; returns a line for each place that was not empty."""
+    PLACES.mkdir(exist_ok=True)
+    with _locks() as held:
+        return _clear_free(held)
+
+
+def _clear_free(held: list[Any]) -> list[str]:
+    folders = [PLACES / str(number) for number, file in enumerate(held) if file is not None]
+    left = [folder for folder in folders if folder.exists()]
+    for folder in left:
+        _clear(folder)
+    return [f"clone {folder}, with its stack" for folder in left]
+
+
 @contextmanager
 def _free_place() -> Iterator[int]:
     """The number of a place that is ours until the end; places of the dead are swept on the way."""
     with _locks() as held:
-        for number, file in enumerate(held):
-            if file is not None:
-                _clear(PLACES / str(number))
+        _clear_free(held)
         used = [ip_network(route["dst"]) for route in netns.read(None, "-4", "route", "show", "table", "all")
                 if route["dst"][0].isdigit() and not route["dst"].startswith("0.")]  # fmt: skip
         free = (

@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import time
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from infra.process import run
 from infra.providers.local import names
 from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions, wait_for
+
+PROVES = ("consul", "discovery")
 
 SERVERS = [f"tokyo-control-{number}" for number in range(3)]
 FAR = "shanghai-control-0"
@@ -198,10 +202,25 @@ def test_an_expired_certificate_is_refused_and_renewed(stack: Checkout) -> None:
     file = "/etc/consul.d/agent.pem"
     held = x509.load_pem_x509_certificate(stack.on_node(CLIENT, "cat", file).encode())
     put(stack, CLIENT, file, past(held, stack.files / "secrets" / "consul-ca"))
+    began = stack.on_node(SERVERS[0], "date", "+%F %T")
     stack.on_node(CLIENT, "systemctl", "restart", "--no-block", "consul")
-    wait_for(lambda: "certificate" in tried(stack, CLIENT, "catalog nodes"), "servers to refuse it")
+    # Asked of the servers: the client's own command would refuse the certificate before they see it.
+    wait_for(lambda: CLIENT in refused_by(stack, began), "a server to refuse it")
     play(stack, "--limit", CLIENT)
     wait_for(lambda: CLIENT in tried(stack, CLIENT, "catalog nodes"), "the renewed certificate to be taken")
+
+
+def refused_by(stack: Checkout, since: str) -> set[str]:
+    """The nodes whose connections tokyo's servers have refused since then, for their certificate's end."""
+    words = [
+        "journalctl",
+        "--unit=consul",
+        f"--since={since}",
+        "--no-pager",
+        "--grep=certificate has expired",
+    ]
+    lines = "\n".join(stack.on_node(name, "sh", "-c", f"{shlex.join(words)} || true") for name in SERVERS)
+    return {node for node in (CLIENT, FAR) if f"{stack.address(node)}:" in lines}
 
 
 def past(certificate: x509.Certificate, authority: Path) -> str:
@@ -264,13 +283,51 @@ def test_servers_are_restarted_one_at_a_time_the_leader_last(stack: Checkout) ->
     play(stack)
     stack.on_node(CLIENT, "touch", "/run/enough")
     after = {name: started_at(stack, name) for name in (*SERVERS, CLIENT)}
+    away = sorted((stopped_at(stack, name), ready_at(stack, name)) for name in SERVERS)
+    assert all(ready < stopped for (_, ready), (stopped, _) in pairwise(away)), (
+        f"two were away at once: {away}"
+    )
     assert {name for name in after if after[name] > before[name]} == set(SERVERS), "what servers alone have"
     assert max(SERVERS, key=lambda name: after[name]) == led
     assert stack.on_node(CLIENT, "cat", "/run/lost") == "", "names resolved all the time"
 
 
+def test_a_restart_is_refused_while_another_server_is_ill(stack: Checkout) -> None:
+    led = elected(stack)
+    asked, ill = (name for name in SERVERS if name != led)
+    before = started_at(stack, asked)
+    stack.on_node(ill, "systemctl", "stop", "consul")
+    try:
+        wait_for(lambda: not healthy(stack), "the stopped server to be missed")
+        override(stack, SETTINGS.replace("5", "6"))
+        words = ("playbooks/consul.yml", "-i", f"inventories/{stack.stack}", "--limit", asked)
+        refusal = stack.run("exec", "ansible-playbook", *words, expect=2)
+        assert f"not healthy: {ill}" in refusal
+        assert started_at(stack, asked) == before
+    finally:
+        stack.on_node(ill, "systemctl", "start", "consul")
+    wait_for(lambda: healthy(stack), "three servers again")
+    play(stack)
+    assert started_at(stack, asked) > before
+
+
 def started_at(stack: Checkout, node: str) -> int:
-    return int(stack.on_node(node, "systemctl", "show", "-P", "ExecMainStartTimestampMonotonic", "consul"))
+    """When a node's Consul was started, in µs of the clock that all containers share."""
+    return _at(stack, node, "ExecMainStartTimestampMonotonic")
+
+
+def stopped_at(stack: Checkout, node: str) -> int:
+    """When its last restart began."""
+    return _at(stack, node, "ActiveExitTimestampMonotonic")
+
+
+def ready_at(stack: Checkout, node: str) -> int:
+    """When it had said that it was ready."""
+    return _at(stack, node, "ActiveEnterTimestampMonotonic")
+
+
+def _at(stack: Checkout, node: str, which: str) -> int:
+    return int(stack.on_node(node, "systemctl", "show", "-P", which, "consul"))
 
 
 def test_no_secret_is_anywhere_but_where_it_belongs(stack: Checkout) -> None:

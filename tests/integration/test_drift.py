@@ -12,6 +12,8 @@ import pytest
 
 from tests.integration.checkout import Checkout, commit, said, two_regions, wait_for
 
+PROVES = ("drift", "drift_watch")
+
 NODE, OTHER, THIRD = "tokyo-gpu-0", "shanghai-control-0", "tokyo-control-0"
 DRIFTED, ANSIBLE_FAILED = 3, 2
 HANGS = "mv /usr/bin/python3 /usr/bin/python3.away && printf '#!/bin/sh\\nsleep 999\\n' > /usr/bin/python3"

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+PROVES = ("drift",)
+
 ROOT = Path(__file__).resolve().parents[2]
 Records = dict[str, Any]
 

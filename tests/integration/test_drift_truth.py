@@ -10,6 +10,8 @@ import pytest
 from infra.drift.repair import STANDS_ALONE
 from tests.integration.checkout import Checkout, commit, two_regions
 
+PROVES = ("drift",)
+
 A, B = "tokyo-gpu-0", "tokyo-control-0"
 DRIFTED = 3
 OLDER = (

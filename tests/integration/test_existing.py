@@ -10,6 +10,8 @@ from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, containers
 from tests.integration.machines import Machines, standing
 
+PROVES = ("existing",)
+
 NAMES = ("machine-0", "machine-1")
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 

@@ -17,6 +17,8 @@ from tests.integration.checkout import Checkout, cut, wait_for
 from tests.integration.machines import Machines, standing
 from tests.integration.traffic import longest_gap_s, median, pings, replies
 
+PROVES = ("existing", "wan", "wan_gateway")
+
 LINE, INTERNET = "line", "internet"
 ENDS = {
     LINE: ("192.0.2.1/30", "192.0.2.2/30"),

@@ -16,6 +16,8 @@ from infra.handoff.variables import FEATURES
 from infra.planning.plan import make_plan
 from infra.spec import ClusterSpec
 
+PROVES = ("inventory",)
+
 ROOT = Path(__file__).resolve().parents[2]
 ALWAYS = {f"role_{role}" for role in ("control", "gpu", "storage", "gateway")} | {
     f"feature_{feature}" for feature in FEATURES

@@ -9,6 +9,8 @@ from infra.checks.load import load_spec
 from infra.handoff.build_contract import build_contract
 from infra.planning.plan import make_plan
 
+PROVES = ("inventory",)
+
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "inventory-output-test"
 """No file of such a stack is in the checkout."""

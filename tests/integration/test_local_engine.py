@@ -20,6 +20,8 @@ from infra.process import run
 from infra.providers.local import containers, daemons, names, netns, network, nodes, wan
 from tests.integration.ground import Ground, Pools, new_key, pool_of, reconcile
 
+PROVES = ("local",)
+
 GROUND = Ground("engine", IPv4Network("10.201.0.0/16"))
 STACK, TOKYO, SHANGHAI, LINK = GROUND.stack, GROUND.tokyo, GROUND.shanghai, GROUND.link
 CLOCK_MS = 2

@@ -18,6 +18,8 @@ from infra.process import run
 from infra.providers.local import daemons, host, names, netns, network, nodes, sweep, wan
 from tests.integration.ground import Ground, new_key, pool_of, reconcile
 
+PROVES = ("local",)
+
 GROUND = Ground("recovery", IPv4Network("10.202.0.0/16"))
 STACK, NEIGHBOUR = GROUND.stack, GROUND.neighbour
 TOKYO, SHANGHAI, LINK = GROUND.tokyo, GROUND.shanghai, GROUND.link

@@ -10,6 +10,8 @@ import pytest
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 
+PROVES = ("local",)
+
 LABEL = "causeway.test=node-image"
 
 

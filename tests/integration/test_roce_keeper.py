@@ -18,6 +18,8 @@ PROGRAM = Path(__file__).resolve().parents[2] / "roles/roce/module_utils/causewa
 START = """
 import importlib.util, sys
 from pathlib import Path
+
+PROVES = ("fabric", "roce")
 spec = importlib.util.spec_from_file_location("roce", sys.argv[1])
 roce = sys.modules["roce"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(roce)

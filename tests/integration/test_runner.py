@@ -246,6 +246,8 @@ import sys
 from pathlib import Path
 from infra.errors import CausewayError
 from infra.handoff.runner import run_playbook
+
+PROVES = ("inventory",)
 folder = Path(sys.argv[1])
 try:
     run_playbook(str(folder / "playbook.yml"), stack="runner-test", inventory=folder / "hosts.json",

@@ -11,6 +11,8 @@ from infra.process import run
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, commit, said, two_regions
 
+PROVES = ("local", "base", "tcp_tuning", "verification")
+
 SLOW_MS = 80
 """Another test may have the machine busy; how well a link keeps to its delay is for test_local_engine.py."""
 

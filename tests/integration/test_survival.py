@@ -15,6 +15,8 @@ from infra.providers.local import containers, daemons, sweep
 from infra.providers.local.names import link_dir
 from tests.integration.checkout import Checkout, region, said, two_regions, wait_for
 
+PROVES = ("local", "verification")
+
 NODES = {"tokyo-control-0", "tokyo-gpu-0", "shanghai-control-0"}
 ZONE = "/usr/share/zoneinfo/Asia/Seoul"
 ONE_WAVE = [["tokyo", "shanghai"]]

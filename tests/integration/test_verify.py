@@ -13,6 +13,8 @@ from infra.handoff.expectations import Expectation, Expectations, ssh_options
 from infra.handoff.verdicts import Check, Verdict, VerificationResult
 from infra.handoff.verify import Share, _read_expectations, verify
 
+PROVES = ("verification",)
+
 CLOSED_PORT = 1
 
 

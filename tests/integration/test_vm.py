@@ -13,6 +13,8 @@ from infra.providers.local import daemons, names, netns, nodes, sweep, vms
 from tests.integration import rdma
 from tests.integration.checkout import Checkout, commit, two_regions, wait_for
 
+PROVES = ("local", "fabric", "roce")
+
 A, B, CONTAINER = "tokyo-gpu-0", "tokyo-gpu-1", "tokyo-control-0"
 RAILS = ("rail0", "rail1")
 FABRIC = {"kind": "rail_optimized", "radix": 64, "rails": len(RAILS), "link_gbps": 400}

@@ -17,6 +17,8 @@ from tests.integration import traffic
 from tests.integration.checkout import Checkout, cut, region, wait_for
 from tests.integration.traffic import longest_gap_s, median, replies
 
+PROVES = ("wan", "wan_gateway", "tcp_tuning")
+
 LOADED = 1.3
 """How much longer than idle a management packet's round trip may take when the link is full."""
 CARRIED, BETTER = 0.75, 5

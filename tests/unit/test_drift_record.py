@@ -2,6 +2,7 @@
 
 # ruff: noqa: S108 - /dev/shm is what is mounted, not a place for temporary files
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -214,6 +215,54 @@ def test_nearly_every_task_of_our_roles_is_covered(role: str) -> None:
     print(f"{role}: {found.percent:.0f} % of {found.total} tasks; uncovered: {found.uncovered}")
     assert found.total > 0
     assert found.percent >= COVERED_PERCENT
+
+
+ROLE_TASKS = """
+- name: covered by its module
+  ansible.builtin.copy: {dest: /etc/x, content: x}
+- name: covered by its own word
+  ansible.builtin.command: make
+  vars: {causeway_governs: [{kind: file, key: /etc/x}]}
+- name: covered by what it hands back
+  causeway_honest: {}
+- name: uncovered command
+  ansible.builtin.command: make
+- name: uncovered module that nobody knows
+  community.general.mystery: {}
+- name: uncovered module of ours
+  causeway_silent: {}
+- name: changes nothing
+  ansible.builtin.command: look
+  changed_when: false
+- name: changes nothing either
+  ansible.builtin.debug: {msg: x}
+- name: runs elsewhere
+  ansible.builtin.copy: {dest: /etc/x, content: x}
+  delegate_to: localhost
+- block:
+    - name: uncovered in a block
+      ansible.builtin.shell: make
+  rescue:
+    - name: uncovered in a rescue
+      ansible.builtin.raw: make
+"""
+SILENT = 'DOCUMENTATION = "says governs= in its text"\nmodule.exit_json(changed=True)\n'
+
+
+def test_the_meter_of_coverage_tells_what_a_record_cannot_express(tmp_path: Path) -> None:
+    role = tmp_path / "roles" / "made"
+    for folder in ("tasks", "handlers", "library"):
+        (role / folder).mkdir(parents=True)
+    (role / "tasks" / "main.yml").write_text(ROLE_TASKS)
+    (role / "handlers" / "main.yml").write_text("- name: uncovered handler\n  ansible.builtin.script: x\n")
+    (role / "library" / "causeway_honest.py").write_text("module.exit_json(changed=True, governs=[])\n")
+    (role / "library" / "causeway_silent.py").write_text(SILENT)
+    found = role_coverage("made", tmp_path)
+    assert len(found.covered) == 3
+    assert all(name.startswith("covered") for name in found.covered)
+    assert len(found.uncovered) == 6
+    assert all(name.startswith("uncovered") for name in found.uncovered)
+    assert found.percent == pytest.approx(100 / 3)
 
 
 def test_all_tasks_that_govern_a_thing_are_known() -> None:

@@ -3,33 +3,43 @@
 import asyncio
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests import steps
-from tests.steps import Run, Step
+from tests import leftovers, minutes, outcomes, step_run, steps
+from tests.step_run import Ended, Run, Step
 
 
 @pytest.fixture(autouse=True)
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Logs of the steps under test, away from those of the run this test is part of."""
-    monkeypatch.setattr(steps, "ROOT", tmp_path)
-    monkeypatch.setattr(steps, "LOGS", tmp_path / "logs")
+    for module in (steps, step_run):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+        monkeypatch.setattr(module, "LOGS", tmp_path / "logs")
+    (tmp_path / "logs").mkdir()
     return tmp_path / "logs"
+
+
+def run_all(*listed: Step) -> Run:
+    """A run over these steps, at its end and reported."""
+    run = Run(list(listed))
+    asyncio.run(run.all())
+    run.report()
+    return run
 
 
 def shell(name: str, script: str, *, alone: bool = False) -> Step:
     return Step(name, ("sh", "-c", script), alone=alone, folder=Path("/"))
 
 
-def test_last_line_counts_steps_and_the_exit_status_says_whether_one_failed(
+def test_last_line_counts_steps_and_the_end_of_a_failed_log_stands_above(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    status = asyncio.run(steps._main([shell("good", "true"), shell("bad", "echo because; exit 3")]))
+    run_all(shell("good", "true"), shell("bad", "echo because; exit 3"))
     output = capsys.readouterr().out
-    assert status == 1
     assert output.splitlines()[-1] == "1 passed, 1 failed"
     assert "   because" in output.splitlines()
 
@@ -37,19 +47,25 @@ def test_last_line_counts_steps_and_the_exit_status_says_whether_one_failed(
 def test_what_failed_stands_below_all_logs(capsys: pytest.CaptureFixture[str]) -> None:
     named = "FAILED tests/integration/test_x.py::test_y - AssertionError"
     noise = "for i in $(seq 200); do echo noise; done; exit 1"
-    asyncio.run(steps._main([shell("one", f"echo '{named}'; {noise}"), shell("two", noise)]))
+    run_all(shell("one", f"echo '{named}'; {noise}"), shell("two", noise))
     ends = {line.strip() for line in capsys.readouterr().out.splitlines()[-6:]}
     assert ends == {"FAILED one", named, "FAILED two", "", "0 passed, 2 failed"}
 
 
-def test_all_passed_is_exit_status_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert asyncio.run(steps._main([shell("one", "true"), shell("two", "true")])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
+@pytest.mark.parametrize(("script", "status"), [("true", 0), ("false", 1)])
+def test_exit_status_says_whether_one_failed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, status: int
+) -> None:
+    monkeypatch.setattr(steps, "OUTCOMES", tmp_path / "outcomes.json")
+    monkeypatch.setattr(leftovers, "clear", list)
+    monkeypatch.setattr(outcomes, "inputs_of", lambda: "these")
+    monkeypatch.setattr(steps, "all_steps", lambda: [shell("one", script), shell("two", "true")])
+    assert steps.main([]) == status
 
 
 def test_command_that_is_not_there_is_a_failed_step_with_the_reason() -> None:
     step = Step("missing", ("no-such-command",), folder=Path("/"))
-    assert asyncio.run(steps._main([step])) == 1
+    assert run_all(step).failed == [step]
     assert "no-such-command does not start" in step.log.read_text()
 
 
@@ -57,16 +73,16 @@ def test_two_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: P
     note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
     wanted = [("a", False), ("b", False), ("c", True), ("d", False)]
     listed = [Step(name, ("sh", "-c", note, name), alone=alone, folder=Path("/")) for name, alone in wanted]
-    assert asyncio.run(steps._main(listed)) == 0
+    assert not run_all(*listed).failed
     order = (tmp_path / "order").read_text().splitlines()
     assert sorted(order[:2]) == ["start a", "start b"]
     assert order[4:] == ["start c", "end c", "start d", "end d"]
 
 
 def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "LIMIT_S", 0.2)
+    monkeypatch.setattr(step_run, "LIMIT_S", 0.2)
     step = shell("hangs", "sleep 60")
-    assert asyncio.run(steps._main([step])) == 1
+    assert run_all(step).failed == [step]
     assert "still running after 0.2 s" in step.log.read_text()
 
 
@@ -84,7 +100,6 @@ def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
         await asyncio.gather(*run.ending)
         return run
 
-    steps.LOGS.mkdir()
     run = asyncio.run(interrupted_run())
     run.report()
     assert "not run: alone" in capsys.readouterr().out
@@ -114,13 +129,15 @@ def is_gone(pid: int) -> bool:
 def test_words_choose_steps_and_what_needs_nodes_brings_their_image(tmp_path: Path) -> None:
     for name in ("tests/unit/test_a.py", "tests/integration/test_two_regions.py"):
         (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text('PROVES = ("wan", "base")\n')
     (tmp_path / "roles/base/molecule/default").mkdir(parents=True)
     (tmp_path / "roles/base/molecule/default/molecule.yml").touch()
     assert {"mypy", "unit"} <= {step.name for step in steps.chosen(["quick"])}
     assert all(step.quick for step in steps.chosen(["quick"]))
     found = [step.name for step in steps.chosen(["integration-two-regions", "molecule-base-default"])]
     assert found == ["node-image", "molecule-base-default", "integration-two-regions"]
+    assert [step.name for step in steps.chosen(["base"])] == found
+    assert [step.name for step in steps.chosen(["wan"])] == ["node-image", "integration-two-regions"]
 
 
 def test_what_needs_a_long_build_comes_last(tmp_path: Path) -> None:
@@ -134,3 +151,106 @@ def test_what_needs_a_long_build_comes_last(tmp_path: Path) -> None:
 def test_unknown_word_names_the_nearest_step() -> None:
     with pytest.raises(ValueError, match="did you mean mypy"):
         steps.chosen(["mypi"])
+
+
+def test_a_repeated_step_runs_so_often_and_never_beside_itself(tmp_path: Path) -> None:
+    note = f"echo start >>{tmp_path}/$0; sleep 0.1; echo end >>{tmp_path}/$0"
+    listed = [Step(name, ("sh", "-c", note, name), folder=Path("/")) for name in ("a", "b")]
+    run = run_all(*steps.repeated(listed, 3))
+    assert len(run.passed) == 6
+    for name in ("a", "b"):
+        assert (tmp_path / name).read_text().split() == ["start", "end"] * 3
+    assert {step.log.name for step in run.passed} >= {"a.log", "a.2.log", "a.3.log"}
+
+
+STEP = Step("one", ("true",))
+
+
+def history(*ends: tuple[bool, str]) -> outcomes.Outcomes:
+    known = outcomes.Outcomes({}, {})
+    for passed, inputs in ends:
+        known.add(Ended(STEP, passed, 1.0), inputs)
+    return known
+
+
+def test_what_failed_and_passed_with_the_same_inputs_is_flaky_until_it_passed_twenty_times() -> None:
+    ends = [(True, "these"), (False, "these")]
+    assert "one: failed and passed" in history(*ends).flaky()[0]
+    assert history(*ends, *[(True, "these")] * (outcomes.CURED - 1)).flaky()
+    assert not history(*ends, *[(True, "these")] * outcomes.CURED).flaky()
+
+
+def test_what_failed_and_passed_after_a_change_is_mended_not_flaky() -> None:
+    assert not history((True, "before"), (False, "broken"), (True, "mended")).flaky()
+
+
+def test_outcomes_are_kept_per_test_and_survive_a_spoiled_file(tmp_path: Path) -> None:
+    case = '<testcase classname="tests.unit.test_a" name='
+    STEP.results.write_text(f'<suite>{case}"test_good"/>{case}"test_bad"><failure/></testcase></suite>')
+    file = tmp_path / "outcomes.json"
+    for said in ("", "[]", '{"tests": 1}'):
+        file.write_text(said)
+        with outcomes.kept(file) as known:
+            known.add(Ended(STEP, False, 1.0), "these")
+    with outcomes.kept(file) as known:
+        assert known.tests["tests/unit/test_a.py::test_good"].passed == ["these"]
+        assert known.tests["tests/unit/test_a.py::test_bad"].failed == ["these"]
+
+
+def test_a_step_that_passed_with_the_same_inputs_is_unchanged_but_not_one_that_measures() -> None:
+    timed = Step("timed", ("true",), alone=True)
+    known = history((True, "these"))
+    known.add(Ended(timed, True, 1.0), "these")
+    assert outcomes.unchanged([STEP, timed], known, "these") == [STEP]
+    assert outcomes.unchanged([STEP, timed], known, "others") == []
+    known.add(Ended(STEP, False, 1.0), "these")
+    assert outcomes.unchanged([STEP], known, "these") == []
+
+
+def test_inputs_are_every_file_that_git_does_not_ignore(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored\n")
+    seen = {outcomes.inputs_of(tmp_path)}
+    for name in ("new", "logs/deep"):
+        (tmp_path / name).write_text("a")
+        seen.add(outcomes.inputs_of(tmp_path))
+        (tmp_path / name).chmod(0o755)
+        seen.add(outcomes.inputs_of(tmp_path))
+    assert len(seen) == 5
+    (tmp_path / "ignored").write_text("a")
+    assert outcomes.inputs_of(tmp_path) in seen
+
+
+def test_minutes_stand_per_step_phase_role_and_task() -> None:
+    step = Step("molecule-base-default", ("true",), proves=("base",))
+    step.durations.write_text(
+        '{"playbook": "converge.yml", "check": false, "took_s": 120, "tasks": [["base", "Install", 90]]}\n'
+        '{"playbook": "converge.yml", "check": false, "took_s": 30, "tasks": []}\n'
+        '{"playbook": "converge.yml", "check": true, "took_s": 15, "tasks": [["base", "Install", 9]]}\n'
+        '{"playbook": "check_mode.yml", "check": false, "took_s": 16, "tasks": []}\n'
+        '{"playbook": "ver'
+    )
+    said = minutes.table([Ended(step, True, 180.0)])
+    assert said[1] == "    3.0  molecule-base-default  (converge 120 s, idempotence 30 s, check mode 16 s)"
+    assert "    2.0  converge" in said
+    assert "    1.6  base" in said
+    assert said[-1] == "    1.6  base : Install"
+
+
+def test_what_a_dead_run_started_is_ended_and_what_a_live_one_started_is_not() -> None:
+    dead = subprocess.Popen(["sleep", "60"])
+    dead.kill()
+    dead.wait()
+    marks = {"dead": f"{dead.pid}.123", "live": leftovers.new_mark()}
+    started = {
+        kind: subprocess.Popen(["sleep", "60"], env=os.environ | {leftovers.MARK: mark})
+        for kind, mark in marks.items()
+    }
+    try:
+        leftovers._end_processes()
+        assert started["dead"].wait(10) == -signal.SIGKILL
+        assert started["live"].poll() is None
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()

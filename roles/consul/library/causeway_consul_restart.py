@@ -27,9 +27,9 @@ options:
     type: int
     required: true
   turn:
-    description: Which servers are meant; the leader comes last.
+    description: Which servers are meant; the leader comes last. C(nobody) only asks.
     type: str
-    choices: [followers, leader]
+    choices: [followers, leader, nobody]
     required: true
   inputs:
     description: The files that a running agent does not read again.
@@ -107,6 +107,8 @@ def decide(module: AnsibleModule, agent: Agent) -> dict[str, Any]:
     """What to do, done: the module's result."""
     if is_current(module):
         return {"changed": False, "why": "runs with its present configuration"}
+    if module.params["turn"] == "nobody":
+        return {"changed": True, "why": "was started before its files were changed"}
     active, _, _ = module.run_command(["systemctl", "is-active", "--quiet", UNIT])
     if active == 0 and not module.params["unhealthy"] and module.params["servers"] > 1:
         is_leader = patiently(lambda: leads(agent), module.params["wait_s"])
@@ -124,7 +126,7 @@ def main() -> None:
         argument_spec={
             "token": {"type": "str", "required": True, "no_log": True},
             "servers": {"type": "int", "required": True},
-            "turn": {"type": "str", "choices": ["followers", "leader"], "required": True},
+            "turn": {"type": "str", "choices": ["followers", "leader", "nobody"], "required": True},
             "inputs": {"type": "list", "elements": "path", "required": True},
             "unhealthy": {"type": "bool", "default": False},
             "wait_s": {"type": "int", "default": 120},

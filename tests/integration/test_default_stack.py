@@ -1,0 +1,74 @@
+"""The stack of the README's first command, as the checkout declares it, at a place of the tests' own."""
+
+import json
+import re
+
+import pytest
+
+from infra.providers.local import sweep
+from tests.integration.checkout import ROOT, Checkout, commit
+
+PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "drift_watch", "verification")
+NODES = {
+    f"{region}-{name}"
+    for region in ("tokyo", "shanghai")
+    for name in ("control-0", "gpu-0", "gpu-1", "gateway-0")
+}
+DECLARED_RTT_MS, DECLARED_MBPS = 70, 100
+SLOWED = 3
+"""Another test may have the machine busy; a link of another declaration is further off."""
+
+
+@pytest.fixture(scope="module")
+def said(checkout: Checkout) -> str:
+    """What `./run up` printed."""
+    text = (ROOT / "Pulumi.local.yaml").read_text()
+    for number, declared in enumerate(("10.81.0.0/16", "10.82.0.0/16")):
+        assert text.count(declared) == 1
+        text = text.replace(declared, checkout.cidr(number))
+    checkout.declaration.write_text(text)
+    commit(checkout.folder)
+    return checkout.up()
+
+
+def test_every_declared_node_stands_and_every_check_passed(checkout: Checkout, said: str) -> None:
+    assert f"Stack {checkout.stack} stands" in said
+    assert set(checkout.instances()) == NODES
+    assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", said)
+    checks = json.loads((checkout.files / "verification.json").read_text())["checks"]
+    assert {check["host"] for check in checks} == NODES
+
+
+def test_up_and_plan_say_that_the_gpus_are_simulated(checkout: Checkout, said: str) -> None:
+    assert "simulated" in said
+    assert "simulated" in checkout.run("exec", "causeway", "plan", checkout.declaration.name)
+
+
+def test_the_link_is_measured_near_what_is_declared(said: str) -> None:
+    row = next(line for line in said.splitlines() if "trans-sea" in line and f"({DECLARED_RTT_MS})" in line)
+    print(row)
+    rtt_ms, mbps = map(float, re.findall(r"([\d.]+) (?:bbr )?\((?:70|100 bbr)\)", row))
+    assert DECLARED_RTT_MS <= rtt_ms < SLOWED * DECLARED_RTT_MS
+    assert DECLARED_MBPS / SLOWED < mbps <= 1.1 * DECLARED_MBPS
+
+
+@pytest.mark.usefixtures("said")
+def test_names_of_the_other_region_are_found_and_answer(checkout: Checkout) -> None:
+    asked = checkout.on_node("tokyo-gpu-0", "getent", "ahostsv4", "ssh.service.shanghai.consul")
+    found = {line.split()[0] for line in asked.splitlines()}
+    assert found == {checkout.address(node) for node in NODES if node.startswith("shanghai")}
+    told = checkout.on_node("tokyo-gpu-0", "ping", "-c", "3", "-W", "5", "shanghai-gpu-1")
+    assert " 0% packet loss" in told or " 33" in told, "a packet may be lost, as declared"
+
+
+@pytest.mark.usefixtures("said")
+def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:
+    checkout.run("exec", "causeway", "drift", checkout.stack)
+    assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("said")
+def test_down_takes_it_all(checkout: Checkout) -> None:
+    checkout.run("down", checkout.stack)
+    assert sweep.leftovers(checkout.stack) == []
+    assert not checkout.instances()

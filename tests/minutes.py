@@ -1,0 +1,78 @@
+"""Where the minutes of a test run went: per step, per phase, per role, and the most expensive tasks."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.step_run import Ended
+
+TASKS_SHOWN = 10
+PHASES = {
+    "create.yml": "create",
+    "check_mode.yml": "check mode",
+    "verify.yml": "verify",
+    "destroy.yml": "destroy",
+}
+"""What a molecule scenario's playbook is for; `converge.yml` is two: the second time it is idempotence."""
+
+
+def playbooks(file: Path) -> list[dict[str, Any]]:
+    """What the callback `causeway_durations` noted of a step's playbooks, in order; [] if it ran none."""
+    found = []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            found.append(json.loads(line))
+        except ValueError:  # the last line of a killed run
+            continue
+    return found
+
+
+def phases(ran: Iterable[dict[str, Any]]) -> dict[str, float]:
+    """Seconds per phase of a molecule scenario."""
+    seconds: dict[str, float] = defaultdict(float)
+    converged = False
+    for one in ran:
+        phase = PHASES.get(one["playbook"], "other")
+        if one["playbook"] == "converge.yml":
+            if one["check"]:
+                continue  # check_mode.yml ran it, and its time is counted there
+            phase, converged = ("idempotence" if converged else "converge"), True
+        seconds[phase] += one["took_s"]
+    return dict(seconds)
+
+
+def table(ended: Iterable[Ended]) -> list[str]:
+    """The lines that a run prints at its end."""
+    by_step = sorted(ended, key=lambda one: -one.took_s)
+    roles: Counter[str] = Counter()
+    tasks: Counter[tuple[str, str]] = Counter()
+    lines = ["minutes  step"]
+    of_all: Counter[str] = Counter()
+    for one in by_step:
+        ran = playbooks(one.step.durations)
+        for playbook in ran:
+            for role, name, took_s in playbook["tasks"]:
+                tasks[role, name] += took_s
+                roles[role] += took_s
+        scenario = one.step.name.startswith("molecule-")
+        spent = phases(ran) if scenario else {}
+        of_all.update(spent)
+        lines.append(f"{one.took_s / 60:7.1f}  {one.step.label}{_in_brackets(spent)}")
+    total_s = sum(one.took_s for one in by_step)
+    lines.append(f"{total_s / 60:7.1f}  step-minutes in all")
+    lines += _section("phase of the molecule scenarios", of_all.most_common())
+    lines += _section("role", ((role or "(playbooks' own tasks)", s) for role, s in roles.most_common()))
+    named = ((" : ".join(filter(None, task)), took_s) for task, took_s in tasks.most_common(TASKS_SHOWN))
+    return [*lines, *_section("task", named)]
+
+
+def _in_brackets(spent: dict[str, float]) -> str:
+    return f"  ({', '.join(f'{phase} {took_s:.0f} s' for phase, took_s in spent.items())})" if spent else ""
+
+
+def _section(title: str, rows: Iterable[tuple[str, float]]) -> Iterator[str]:
+    listed = [f"{took_s / 60:7.1f}  {name}" for name, took_s in rows]
+    if listed:
+        yield from ("", f"minutes  {title}", *listed)

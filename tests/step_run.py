@@ -1,0 +1,196 @@
+"""Runs steps: which may run beside each other, how each ended, and how to end them all early."""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / ".causeway" / "logs" / "tests"
+AT_ONCE = 2
+LIMIT_S = 2400  # a step that takes longer hangs
+GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
+SHOWN_LINES = 60
+SHOWN_FAILURES, SHOWN_CHARACTERS = 10, 300
+FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of the test run, when and where it runs, and what it proves."""
+
+    name: str
+    command: tuple[str, ...]
+    quick: bool = True
+    """Needs no nodes, and is part of `./run test quick`."""
+    alone: bool = False
+    """Measures time, or changes what other steps stand on."""
+    folder: Path = ROOT
+    proves: tuple[str, ...] = ()
+    """The roles and capabilities that fail here when they are broken."""
+    turn: int = 1
+    """The how manieth run of this step it is, where it is repeated."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the run: with the turn from the second on."""
+        return self.name if self.turn == 1 else f"{self.name}.{self.turn}"
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes."""
+        return LOGS / f"{self.label}.log"
+
+    @property
+    def durations(self) -> Path:
+        """Where Ansible notes what its tasks took: a JSON line per playbook."""
+        return LOGS / f"{self.label}.durations"
+
+    @property
+    def results(self) -> Path:
+        """Where pytest notes what became of each test."""
+        return LOGS / f"{self.label}.xml"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a step ended, and what it took."""
+
+    step: Step
+    passed: bool
+    took_s: float
+
+
+class Run:
+    """One test run over steps, `at_once` at a time; `env` is added to each step's environment."""
+
+    def __init__(
+        self, steps: list[Step], env: Mapping[str, str] | None = None, at_once: int = AT_ONCE
+    ) -> None:
+        self.waiting = list(steps)
+        self.total = len(steps)
+        self.env = dict(env or {})
+        self.at_once = at_once
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+        self.ended: list[Ended] = []
+        self.interrupted = False
+        self.ending: list[asyncio.Future[None]] = []
+
+    @property
+    def passed(self) -> list[Step]:
+        """The steps that passed so far."""
+        return [one.step for one in self.ended if one.passed]
+
+    @property
+    def failed(self) -> list[Step]:
+        """The steps that failed so far."""
+        return [one.step for one in self.ended if not one.passed]
+
+    async def all(self) -> None:
+        """Run the steps in order; one marked `alone` beside no other, and none beside itself."""
+        running: dict[asyncio.Task[None], Step] = {}
+        while running or (self.waiting and not self.interrupted):
+            while not self.interrupted and (step := self._next(list(running.values()))):
+                self.waiting.remove(step)
+                running[asyncio.create_task(self._one(step))] = step
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                del running[task]
+                task.result()
+
+    def _next(self, running: list[Step]) -> Step | None:
+        """The first step that may start now. A step that runs already holds back its own next turn only."""
+        names = {step.name for step in running}
+        step = next((step for step in self.waiting if step.name not in names), None)
+        if step is None or not running:
+            return step
+        alone = step.alone or any(one.alone for one in running)
+        return None if alone or len(running) >= self.at_once else step
+
+    async def _one(self, step: Step) -> None:
+        print(f"       … {step.label}", flush=True)
+        started = time.monotonic()
+        for stale in (step.durations, step.results):
+            stale.unlink(missing_ok=True)
+        with step.log.open("wb") as log:
+            passed = await self._command(step, log.fileno())
+        ended = Ended(step, passed, time.monotonic() - started)
+        self.ended.append(ended)
+        verdict = "ok    " if passed else "FAILED"
+        print(
+            f"{len(self.ended):3}/{self.total:<3}  {verdict} {step.label}  {ended.took_s:.1f} s", flush=True
+        )
+
+    async def _command(self, step: Step, log: int) -> bool:
+        command = step.command
+        if "pytest" in command:
+            command = (*command, f"--junit-xml={step.results}")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=step.folder,
+                env=os.environ | self.env | {"CAUSEWAY_DURATIONS": str(step.durations)},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # so that a signal reaches all that the step started
+            )
+        except OSError as error:
+            os.write(log, f"{step.command[0]} does not start: {error}\n".encode())
+            return False
+        self.processes[step.label] = process
+        try:
+            return await asyncio.wait_for(process.wait(), LIMIT_S) == 0
+        except TimeoutError:
+            os.write(log, f"\nended: still running after {LIMIT_S} s\n".encode())
+            await _end(process)
+            return False
+        finally:
+            del self.processes[step.label]
+
+    def interrupt(self) -> None:
+        """Start no more steps and end those that run."""
+        print("\nending the steps that run …", flush=True)
+        self.interrupted = True
+        self.ending += [asyncio.ensure_future(_end(process)) for process in self.processes.values()]
+
+    def report(self) -> None:
+        """Print the end of each failed step's log; at the very end, where nothing is cut off, what failed."""
+        for step in self.failed:
+            lines = step.log.read_text(errors="replace").splitlines()
+            print(f"\n── {step.label}: {' '.join(step.command)}\n   {step.log.relative_to(ROOT)}")
+            print("\n".join(f"   {line}" for line in lines[-SHOWN_LINES:]))
+        if self.waiting:
+            print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
+        for step in self.failed:
+            print(f"\nFAILED {step.label}", *failures(step.log), sep="\n   ")
+        print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)
+
+
+def failures(log: Path) -> list[str]:
+    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict."""
+    lines = log.read_text(errors="replace").splitlines()
+    return [line[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)][-SHOWN_FAILURES:]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a step to end, then make it, then end what it left behind."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        _signal(process, number)
+        try:
+            await asyncio.wait_for(process.wait(), GRACE_S)
+        except TimeoutError:
+            continue
+        break
+    # A shell's background jobs ignore SIGINT, and outlive it.
+    _signal(process, signal.SIGTERM)
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
