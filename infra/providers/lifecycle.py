@@ -86,13 +86,14 @@ class ByName(dynamic.ResourceProvider):
             drift = lifecycle.observe(properties)
         if drift is None:
             return dynamic.ReadResult(None, {})
-        inputs = {k: v for k, v in properties.items() if k not in (*lifecycle.outputs, DRIFT)}
-        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, inputs)
+        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, _inputs(lifecycle, properties))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-        """Changed when an input differs from the last one, or when the last look found drift."""
-        lifecycle, news = self._open(_news)
-        changed = [key for key, value in news.items() if _olds.get(key) != value]
+        """Changed when an input differs from the last one or is gone, or when the last look found drift."""
+        lifecycle, properties = self._open(_news)
+        news, olds = _inputs(lifecycle, properties), _inputs(lifecycle, _without_provider(_olds))
+        # Pulumi sends no input that is None: one that was there before is missing.
+        changed = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
         replaces = [key for key in changed if key in lifecycle.replace_on]
         return dynamic.DiffResult(
             changes=bool(changed or _olds.get(DRIFT)),
@@ -127,14 +128,21 @@ class Managed(dynamic.Resource):
     ) -> None:
         outputs = dict.fromkeys((*lifecycle.outputs, DRIFT))
         target = f"{lifecycle.__module__}:{lifecycle.__qualname__}"
+        # For `up --replace`, which does not ask `diff`: two of the same name cannot stand at once.
+        in_order = pulumi.ResourceOptions(delete_before_replace=True)
+        opts = pulumi.ResourceOptions.merge(opts, in_order)
         super().__init__(ByName(target), name, {**outputs, **inputs}, opts)
 
 
 def _ensure(lifecycle: Lifecycle, inputs: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    inputs = {k: v for k, v in inputs.items() if k not in (*lifecycle.outputs, DRIFT)}
+    inputs = _inputs(lifecycle, inputs)
     with _PlainErrors():
         made = lifecycle.ensure(inputs, known)
     return {**inputs, DRIFT: [], **made}
+
+
+def _inputs(lifecycle: Lifecycle, properties: Properties) -> dict[str, Any]:
+    return {key: value for key, value in properties.items() if key not in (*lifecycle.outputs, DRIFT)}
 
 
 def _without_provider(props: dict[str, Any]) -> dict[str, Any]:

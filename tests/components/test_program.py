@@ -197,6 +197,13 @@ def test_nothing_is_made_before_this_machine_has_been_looked_at(program: Program
     assert {"tokyo-control-nodes", "shanghai-network"} <= after(requests, "near-emulation")
 
 
+def test_everything_is_taken_away_before_it_is_made_again(program: Program) -> None:
+    """`pulumi up --replace` goes by the resource alone: the other way round, the new one would be deleted."""
+    made = [r for r in program(declaration()).values() if r.custom]
+    assert made
+    assert [r.name for r in made if not (r.deleteBeforeReplace and r.deleteBeforeReplaceDefined)] == []
+
+
 def test_the_private_key_is_a_secret_and_goes_nowhere(program: Program) -> None:
     requests = program(declaration())
     key = next(r for r in requests.values() if r.name == "access")
