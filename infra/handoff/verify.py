@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from infra import ROOT
@@ -158,7 +159,8 @@ class Checking:
                 done += number
                 on_progress(f"verification: {done} of {len(answering)} hosts looked at")
         order = {host.host: number for number, host in enumerate(wanted)}
-        return VerificationResult(tuple(sorted(checks, key=lambda check: order[check.host])))
+        found = tuple(sorted(checks, key=lambda check: order[check.host]))
+        return VerificationResult(found, datetime.now(UTC))
 
 
 def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -14,6 +14,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,9 @@ Properties = Mapping[str, Any]
 PROVIDER_KEY = "__provider"
 DRIFT = "drift"
 """Output of every resource: what `observe` found to differ. Not empty means that `up` will repair it."""
+ENSURED = "ensured"
+"""Output of every resource: when `ensure` was last called. What is proven of it is proven anew then."""
+COMMON = (DRIFT, ENSURED)
 
 
 class Lifecycle(ABC):
@@ -118,6 +122,7 @@ class Managed(dynamic.Resource):
     """A resource whose work is done by a lifecycle of ours. Subclasses annotate their outputs."""
 
     drift: pulumi.Output[list[str]]
+    ensured: pulumi.Output[str]
 
     def __init__(
         self,
@@ -126,7 +131,7 @@ class Managed(dynamic.Resource):
         inputs: Mapping[str, pulumi.Input[Any]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        outputs = dict.fromkeys((*lifecycle.outputs, DRIFT))
+        outputs = dict.fromkeys((*lifecycle.outputs, *COMMON))
         target = f"{lifecycle.__module__}:{lifecycle.__qualname__}"
         # For `up --replace`, which does not ask `diff`: two of the same name cannot stand at once.
         in_order = pulumi.ResourceOptions(delete_before_replace=True)
@@ -138,11 +143,11 @@ def _ensure(lifecycle: Lifecycle, inputs: dict[str, Any], known: dict[str, Any])
     inputs = _inputs(lifecycle, inputs)
     with _PlainErrors():
         made = lifecycle.ensure(inputs, known)
-    return {**inputs, DRIFT: [], **made}
+    return {**inputs, DRIFT: [], ENSURED: datetime.now(UTC).isoformat(), **made}
 
 
 def _inputs(lifecycle: Lifecycle, properties: Properties) -> dict[str, Any]:
-    return {key: value for key, value in properties.items() if key not in (*lifecycle.outputs, DRIFT)}
+    return {key: value for key, value in properties.items() if key not in (*lifecycle.outputs, *COMMON)}
 
 
 def _without_provider(props: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from infra.providers.lifecycle import DRIFT, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
+from infra.providers.lifecycle import DRIFT, ENSURED, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = f"{__name__}:Shelf"
@@ -65,6 +65,8 @@ INPUTS = {"place": "left", "size": 1, "made": None, DRIFT: None, PROVIDER_KEY: "
 def test_create_gives_the_declared_identity_and_clean_outputs(provider: ByName) -> None:
     made = provider.create(dict(INPUTS))
     assert made.id == "left"
+    assert made.outs is not None
+    assert made.outs.pop(ENSURED)
     assert made.outs == {"place": "left", "size": 1, "made": "yes", DRIFT: []}
     assert Shelf.world == {"left": {"place": "left", "size": 1}}, "outputs and pickles are no inputs"
     assert Shelf.known == {}
@@ -76,6 +78,17 @@ def test_update_hands_over_what_was_known(provider: ByName) -> None:
     assert Shelf.world["left"]["size"] == 2
     assert Shelf.known["made"] == "yes"
     assert PROVIDER_KEY not in Shelf.known
+
+
+def test_whatever_was_done_to_a_resource_shows_in_an_output_and_is_no_change_by_itself(
+    provider: ByName,
+) -> None:
+    first = provider.create(dict(INPUTS)).outs or {}
+    again = provider.update("left", first, dict(INPUTS)).outs or {}
+    assert again[ENSURED] > first[ENSURED]
+    assert provider.read("left", dict(again)).outs == again
+    assert ENSURED not in (provider.read("left", dict(again)).inputs or {})
+    assert not provider.diff("left", again, {"place": "left", "size": 1}).changes
 
 
 def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> None:
@@ -129,7 +142,7 @@ def test_an_input_that_comes_goes_or_changes_is_a_change(
 ) -> None:
     """As Pulumi calls: what is None it does not send, and what stands has outputs that nobody declared."""
     provider = ByName(f"{lifecycle.__module__}:{lifecycle.__qualname__}")
-    made = dict.fromkeys(lifecycle.outputs, "made") | {DRIFT: [], PROVIDER_KEY: "pickled"}
+    made = dict.fromkeys((*lifecycle.outputs, ENSURED), "made") | {DRIFT: [], PROVIDER_KEY: "pickled"}
     one, other = (data.draw(declared_for(lifecycle)) for _ in "12")
     found = provider.diff("id", one | made, other | {PROVIDER_KEY: "pickled of another version"})
     differing = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
