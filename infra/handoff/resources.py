@@ -12,7 +12,7 @@ from infra.drift.findings import HostReport
 from infra.drift.manifest import forget_host, not_sealed
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
-from infra.handoff import ssh, verify
+from infra.handoff import secrets, ssh, verify
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.hashes import value_hash
 from infra.handoff.runner import Progress, run_playbook
@@ -26,7 +26,10 @@ INVENTORY_SOURCE = "---\nplugin: causeway\n"
 
 
 class SshKeyLifecycle(Lifecycle):
-    """The stack's key pair: a secret in the state, a file (0600) on the controller for OpenSSH."""
+    """The stack's key pair: a secret in the state, a file (0600) on the controller for OpenSSH.
+
+    The state is what counts; a file that is lost or changed is written again from it.
+    """
 
     outputs = ("public_key", "private_key")
     replace_on = ("stack",)
@@ -36,18 +39,29 @@ class SshKeyLifecycle(Lifecycle):
         return f"ssh/{inputs['stack']}"
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
-        """Generate it, or write the known one back to where it belongs."""
+        """The known one, else what a killed run had written, else a new one."""
         path = self._path(inputs)
-        if known.get("private_key"):
-            self._restore(path, known)
-        ssh.generate_key(path, comment=f"causeway {inputs['stack']}")
-        public = path.with_suffix(".pub").read_text().strip()
-        return {"public_key": public, "private_key": path.read_text()}
+        made = {key: known[key] for key in self.outputs if known.get(key)}
+        if len(made) < len(self.outputs):
+            written = path.read_text(errors="replace") if path.exists() else ""
+            private = written if ssh.public_key(written) else ssh.new_key()
+            made = {
+                "private_key": private,
+                "public_key": f"{ssh.public_key(private)} causeway {inputs['stack']}",
+            }
+        secrets.write(path, self._parts(made))
+        return made
 
     def observe(self, properties: Properties) -> list[str]:
         """A controller that has the state but not the files gets the files."""
-        self._restore(self._path(properties), properties)
-        return []
+        path, parts = self._path(properties), self._parts(properties)
+        files = {ending: path.with_name(path.name + ending) for ending in parts}
+        secrets.write(path, {end: text for end, text in parts.items() if not files[end].exists()})
+        return [
+            f"{file.relative_to(ROOT)} is not what the state holds"
+            for ending, file in files.items()
+            if file.read_text(errors="replace") != parts[ending]
+        ]
 
     def remove(self, properties: Properties) -> None:
         """Delete both files."""
@@ -58,13 +72,8 @@ class SshKeyLifecycle(Lifecycle):
     def _path(self, properties: Properties) -> Path:
         return ROOT / stack_dir(properties["stack"]) / "ssh" / "id_ed25519"
 
-    def _restore(self, path: Path, properties: Properties) -> None:
-        if path.exists():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        path.write_text(properties["private_key"])
-        path.with_suffix(".pub").write_text(properties["public_key"] + "\n")
+    def _parts(self, properties: Properties) -> secrets.Parts:
+        return {"": properties["private_key"], ".pub": properties["public_key"] + "\n"}
 
 
 class SshKey(Managed, module="causeway", name="SshKey"):
