@@ -107,8 +107,11 @@ def kept_file(stack: str) -> Path:
 
 
 def read_result(stack: str) -> VerificationResult:
-    """The last verification of a stack; an empty one when there was none."""
+    """The last verification of a stack; an empty one when there was none, or nobody can read it."""
     path = kept_file(stack)
-    kept = json.loads(path.read_text()) if path.exists() else {"checks": []}
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return VerificationResult()
     at = datetime.fromisoformat(kept["at"]) if kept.get("at") else None
     return VerificationResult(tuple(map(Check.of, kept["checks"])), at)
