@@ -25,7 +25,7 @@ def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.Compl
     """Run `pulumi` in the checkout. Its output goes to the terminal, or with `quiet` into the result."""
     pipe = subprocess.PIPE if quiet else None
     try:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # deadline: none, an update takes its time and a user's Ctrl-C ends it
             ["pulumi", *arguments], cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
         )
     except FileNotFoundError:
@@ -33,7 +33,7 @@ def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.Compl
             "the Pulumi CLI is not on the PATH", hint="start this through ./run, which sets it up"
         ) from None
     with _interrupts_go_to(process):
-        said, complained = process.communicate()
+        said, complained = process.communicate()  # deadline: none, likewise
     return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.table import Table
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Stand the stack up, or bring it back to what is declared; then show what stands."""
-    started = time.monotonic()
+    started, started_at = time.monotonic(), datetime.now(UTC)
     stack = arguments.stack
     declaration = load(declaration_of(stack))
     for warning in require_valid(declaration.spec, declaration.source):
@@ -51,7 +52,10 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         measured: list[Measurement] = []
         if wants_measuring(contract, arguments.measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)
-    show_standing(contract, measured, read_result(stack), time.monotonic() - started)
+    checks = read_result(stack)
+    if checks.failed:
+        raise CausewayError(f"stack {stack} stands, and is not proven: {checks.report()}")
+    show_standing(contract, measured, checks, started_at, time.monotonic() - started)
     return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
 
 
@@ -63,7 +67,11 @@ def wants_measuring(contract: Contract, asked: bool | None) -> bool:
 
 
 def show_standing(
-    contract: Contract, measured: list[Measurement], checks: VerificationResult, took_s: float
+    contract: Contract,
+    measured: list[Measurement],
+    checks: VerificationResult,
+    started_at: datetime,
+    took_s: float,
 ) -> None:
     """What stands, as tables: regions with their nodes, links with promise and truth, roles, checks."""
     console = Console(width=None if sys.stdout.isatty() else 120)
@@ -76,10 +84,21 @@ def show_standing(
     for feature in FEATURES:
         console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
-    console.print(f"checks: {counts}")
+    console.print(f"checks: {counts} ({_age(checks, started_at)})")
     if any(pool.gpus_simulated for pool in contract.pools.values()):
         console.print("GPUs of local nodes are declared but simulated: there is no GPU behind them.")
     console.print(f"Stack {contract.stack} stands, after {took_s:.0f} s.")
+
+
+def _age(checks: VerificationResult, started_at: datetime) -> str:
+    """Whether the checks were run by this `up`; it leaves them out where it had nothing to do."""
+    if checks.at is None:
+        return "verified at an unknown time"
+    if checks.at >= started_at.replace(microsecond=0):
+        return "verified now"
+    return (
+        f"verified at {checks.at.astimezone():%Y-%m-%d %H:%M:%S}; all nodes answered, nothing had to be done"
+    )
 
 
 def _regions_table(contract: Contract) -> Table:

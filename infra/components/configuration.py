@@ -16,7 +16,8 @@ from infra.handoff.variables import FEATURES
 class Rollout(pulumi.ComponentResource):
     """The roles on every host, one wave after the other, and the checks once all waves are through.
 
-    The hashes of roles and variables are inputs, so that a changed role shows in `pulumi preview`.
+    The hashes of roles and variables are inputs, so that a changed role shows in `pulumi preview`. Whatever
+    an update has made, changed or repaired is proven in the same one.
     """
 
     def __init__(self, inventory: Inventory, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -33,14 +34,17 @@ class Rollout(pulumi.ComponentResource):
         }
         variables = _variable_hashes(cluster.contract)
         before: list[pulumi.Resource] = [inventory]
+        ensured = list(inventory.ensured)
         for regions in cluster.spec.rollout():
-            before = [self._wave(regions, roles, variables, before)]
+            wave = self._wave(regions, roles, variables, before)
+            before, ensured = [wave], [*ensured, wave.ensured]
         inputs = {
             "stack": cluster.stack,
             "checks": tree_hash("tests/verify"),
             "roles": roles,
             "contract": value_hash(cluster.contract.model_dump(mode="json")),
             "instances": inventory.instances.apply(value_hash),
+            "ensured": pulumi.Output.all(*ensured).apply(value_hash),
         }
         self.verification = Verification(
             "verification", inputs, pulumi.ResourceOptions(parent=self, depends_on=before)

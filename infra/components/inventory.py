@@ -22,6 +22,8 @@ class Inventory(pulumi.ComponentResource):
     contract: pulumi.Output[dict[str, Any]]
     secrets: pulumi.Output[str]
     """Changes with any secret that a role reads."""
+    ensured: list[pulumi.Output[str]]
+    """When anything was last done to what the checks are about, the configuration apart."""
 
     def __init__(
         self,
@@ -53,4 +55,8 @@ class Inventory(pulumi.ComponentResource):
         secrets = [*cluster.secrets, *(secret for link in links for secret in link.secrets)]
         fingerprints = [secret.fingerprint for secret in secrets]
         self.secrets = pulumi.Output.all(*fingerprints).apply(value_hash)
+        self.ensured = [
+            *(ensured for region in regions for ensured in region.ensured),
+            *(ensured for link in links for ensured in link.ensured),
+        ]
         self.register_outputs({"contract": self.contract})

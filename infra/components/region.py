@@ -23,6 +23,7 @@ class NodePool(pulumi.ComponentResource):
     """Nodes of one kind. `instances` maps a host's name to {id, host_key}."""
 
     instances: pulumi.Output[dict[str, Any]]
+    ensured: pulumi.Output[str]
 
     def __init__(
         self,
@@ -38,10 +39,11 @@ class NodePool(pulumi.ComponentResource):
         inputs = {"stack": cluster.stack, "region": region.name, "pool": spec.name}
         if isinstance(region.provider, ExistingProvider):
             inputs |= _existing_inputs(spec, region, region.provider, cluster)
-            self.instances = ExistingNodePool(f"{name}-hosts", inputs, child).instances
+            pool: ExistingNodePool | LocalNodePool = ExistingNodePool(f"{name}-hosts", inputs, child)
         else:
             inputs |= _local_inputs(name, spec, region, cluster)
-            self.instances = LocalNodePool(f"{name}-nodes", inputs, child).instances
+            pool = LocalNodePool(f"{name}-nodes", inputs, child)
+        self.instances, self.ensured = pool.instances, pool.ensured
         self.register_outputs({"instances": self.instances})
 
 
@@ -50,6 +52,8 @@ class Region(pulumi.ComponentResource):
 
     instances: pulumi.Output[dict[str, Any]]
     """{host name: {id, host_key}} of all pools."""
+    ensured: list[pulumi.Output[str]]
+    """When anything was last done to the network and to each pool."""
 
     def __init__(
         self, name: str, spec: RegionSpec, cluster: Cluster, opts: pulumi.ResourceOptions | None = None
@@ -60,6 +64,7 @@ class Region(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self, depends_on=under)
         pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
         self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)
+        self.ensured = [*(network.ensured for network in under), *(pool.ensured for pool in pools)]
         self.register_outputs({"instances": self.instances})
 
     def _network(self, name: str, cluster: Cluster) -> LocalNetwork:

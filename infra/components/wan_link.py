@@ -29,8 +29,9 @@ class WanLink(pulumi.ComponentResource):
         super().__init__("causeway:wan:Link", name, None, opts)
         self.spec = spec
         self.secrets = self._keys(name, cluster) if spec.kind == "vpn" else []
+        self.ensured: list[pulumi.Output[str]] = []
         if a.spec.provider.kind == b.spec.provider.kind == "local":
-            self._emulate(name, a, b, cluster)
+            self.ensured = [self._emulate(name, a, b, cluster).ensured]
         self.register_outputs({})
 
     def _keys(self, name: str, cluster: Cluster) -> list[Secret]:
@@ -38,7 +39,7 @@ class WanLink(pulumi.ComponentResource):
         ends = [tunnel_secret(name, region) for region in (self.spec.a, self.spec.b)]
         return [Secret(end, "wireguard", cluster.stack, pulumi.ResourceOptions(parent=self)) for end in ends]
 
-    def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> None:
+    def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> LocalWanLink:
         link = cluster.contract.links[name]
         sides = {"a": link.a, "b": link.b}
         ends = {side: link.ends[region] for side, region in sides.items()}
@@ -55,7 +56,8 @@ class WanLink(pulumi.ComponentResource):
             "loss_pct": link.loss_pct,
             "mtu_bytes": link.handover_mtu_bytes,
         }
-        LocalWanLink(f"{name}-emulation", inputs, pulumi.ResourceOptions(parent=self, depends_on=[a, b]))
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[a, b])
+        return LocalWanLink(f"{name}-emulation", inputs, opts)
 
 
 def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:

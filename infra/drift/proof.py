@@ -25,7 +25,7 @@ class Proof:
 
     def __init__(self, expectations: str) -> None:
         """Start it for the hosts and roles of EXPECTATIONS, as `Expectations.dump` has them."""
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # deadline: its own, for every host that it looks at
             [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -51,4 +51,4 @@ class Proof:
     def end(self) -> None:
         """Let it go, in the process that started it."""
         with suppress(BrokenPipeError):
-            self._process.communicate()
+            self._process.communicate()  # deadline: its own, for it is told nothing more

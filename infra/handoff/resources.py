@@ -1,7 +1,7 @@
 """The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,25 @@ from infra.drift.findings import HostReport
 from infra.drift.manifest import forget_host, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
-from infra.handoff import ssh, verify
+from infra.handoff import secrets, ssh, verify
 from infra.handoff.contract import Contract, load_contract, stack_dir
 from infra.handoff.hashes import value_hash
 from infra.handoff.identities import INSTANCE, identities_file, load_identities
 from infra.handoff.runner import Progress, run_playbook
-from infra.handoff.verdicts import Verdict
+from infra.handoff.verdicts import Verdict, read_result
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
 
 NOT_CURRENT = "not configured as declared"
+SILENT = "did not answer"
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
 """What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""
 
 
 class SshKeyLifecycle(Lifecycle):
-    """The stack's key pair: a secret in the state, a file (0600) on the controller for OpenSSH."""
+    """The stack's key pair: a secret in the state, a file (0600) on the controller for OpenSSH.
+
+    The state is what counts; a file that is lost or changed is written again from it.
+    """
 
     outputs = ("public_key", "private_key")
     replace_on = ("stack",)
@@ -37,18 +41,29 @@ class SshKeyLifecycle(Lifecycle):
         return f"ssh/{inputs['stack']}"
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
-        """Generate it, or write the known one back to where it belongs."""
+        """The known one, else what a killed run had written, else a new one."""
         path = self._path(inputs)
-        if known.get("private_key"):
-            self._restore(path, known)
-        ssh.generate_key(path, comment=f"causeway {inputs['stack']}")
-        public = path.with_suffix(".pub").read_text().strip()
-        return {"public_key": public, "private_key": path.read_text()}
+        made = {key: known[key] for key in self.outputs if known.get(key)}
+        if len(made) < len(self.outputs):
+            written = path.read_text(errors="replace") if path.exists() else ""
+            private = written if ssh.public_key(written) else ssh.new_key()
+            made = {
+                "private_key": private,
+                "public_key": f"{ssh.public_key(private)} causeway {inputs['stack']}",
+            }
+        secrets.write(path, self._parts(made))
+        return made
 
     def observe(self, properties: Properties) -> list[str]:
         """A controller that has the state but not the files gets the files."""
-        self._restore(self._path(properties), properties)
-        return []
+        path, parts = self._path(properties), self._parts(properties)
+        files = {ending: path.with_name(path.name + ending) for ending in parts}
+        secrets.write(path, {end: text for end, text in parts.items() if not files[end].exists()})
+        return [
+            f"{file.relative_to(ROOT)} is not what the state holds"
+            for ending, file in files.items()
+            if file.read_text(errors="replace") != parts[ending]
+        ]
 
     def remove(self, properties: Properties) -> None:
         """Delete both files."""
@@ -59,13 +74,8 @@ class SshKeyLifecycle(Lifecycle):
     def _path(self, properties: Properties) -> Path:
         return ROOT / stack_dir(properties["stack"]) / "ssh" / "id_ed25519"
 
-    def _restore(self, path: Path, properties: Properties) -> None:
-        if path.exists():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path.touch(mode=0o600)
-        path.write_text(properties["private_key"])
-        path.with_suffix(".pub").write_text(properties["public_key"] + "\n")
+    def _parts(self, properties: Properties) -> secrets.Parts:
+        return {"": properties["private_key"], ".pub": properties["public_key"] + "\n"}
 
 
 class SshKey(Managed, module="causeway", name="SshKey"):
@@ -159,24 +169,51 @@ class ConfigurationLifecycle(Lifecycle):
         """Converge the hosts whose record is not current.
 
         A failed host fails the wave, after the others finished. A host that does not answer does not hold
-        up the waves behind: it is reported here, tried again at the next `up`, and fails the verification.
+        up the waves behind: it is reported here, tried again at the next `up`, and fails the verification,
+        which follows whenever this was called.
         """
         _remember_instances(inputs["stack"], known)
         # Which hosts are not current was seen against the last inputs, and is asked again against these.
-        found = (sentence.partition(": ") for sentence in known.get(DRIFT) or ())
-        drifted = {name for name, _, what in found if what != NOT_CURRENT}
         not_current = self._stale(inputs)
+        drifted, silent = self._found(inputs, known, not_current)
         stale = [name for name in inputs["hosts"] if name in not_current or name in drifted]
-        if not stale:
-            return {"unreachable": []}
-        folder = ROOT / stack_dir(inputs["stack"])
+        if stale:
+            silent += self._converge(inputs, stale, drifted)
+        # As drift, so that the next `up` tries them again even when nothing else has changed.
+        return {"unreachable": silent, DRIFT: [f"{name}: {SILENT}" for name in silent]}
+
+    def observe(self, properties: Properties) -> list[str]:
+        """Hosts that never took what is declared; on the others, what differs, a sentence each, and the roles
+        that are not sealed or stale; and those that cannot be looked at, for nothing is known of them.
+        """
+        stale = self._stale(properties)
+        current = [name for name in properties["hosts"] if name not in stale]
+        found = [f"{name}: {NOT_CURRENT}" for name in stale]
+        for report in _reports(properties["stack"], current):
+            found += _findings(report)
+        return found
+
+    def _found(
+        self, inputs: Properties, known: Properties, not_current: Collection[str]
+    ) -> tuple[set[str], list[str]]:
+        """The hosts on which something differs, and those that are silent still: they are asked again."""
+        found = [sentence.partition(": ")[::2] for sentence in known.get(DRIFT) or ()]
+        drifted = {name for name, what in found if what not in (NOT_CURRENT, SILENT)}
+        silent = {name for name, what in found if what == SILENT and name in inputs["hosts"]}
+        again = _reports(inputs["stack"], sorted(silent.difference(not_current)))
+        now = {report.host: _findings(report) for report in again}
+        still = [name for name, what in now.items() if what == [f"{name}: {SILENT}"]]
+        return drifted | {name for name, what in now.items() if what and name not in still}, still
+
+    def _converge(self, inputs: Properties, stale: list[str], drifted: Collection[str]) -> list[str]:
+        """Run the roles on the stale hosts; those that did not answer. CausewayError where one failed."""
         for name in stale:
             _record(inputs, name).unlink(missing_ok=True)
         result = run_playbook(
             "playbooks/site.yml",
             stack=inputs["stack"],
             limit=stale,
-            run_dir=folder / "runs" / inputs["wave"],
+            run_dir=ROOT / stack_dir(inputs["stack"]) / "runs" / inputs["wave"],
             on_progress=_say,
         )
         for name in stale:
@@ -193,23 +230,7 @@ class ConfigurationLifecycle(Lifecycle):
         unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)
-        # As drift, so that the next `up` tries them again even when nothing else has changed.
-        return {"unreachable": unreachable, DRIFT: [f"{name}: did not answer" for name in unreachable]}
-
-    def observe(self, properties: Properties) -> list[str]:
-        """Hosts that never took what is declared; on the others, what differs, a sentence each, and the roles
-        that are not sealed or stale.
-
-        A host that does not answer is a warning: nothing is known to differ there.
-        """
-        stale = self._stale(properties)
-        current = [name for name in properties["hosts"] if name not in stale]
-        found = [f"{name}: {NOT_CURRENT}" for name in stale]
-        for report in _reports(properties["stack"], current):
-            found += _differences(report)
-            if unsettled := "; ".join(map(report.unsettled, report.unsettled_roles)):
-                found.append(f"{report.host}: {unsettled}")
-        return found
+        return unreachable
 
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand."""
@@ -255,6 +276,14 @@ class VerificationLifecycle(Lifecycle):
         counts = result.counts()
         return {kind: counts[Verdict(kind)] for kind in self.outputs}
 
+    def observe(self, properties: Properties) -> list[str]:
+        """A stack of which the last look found something else than proofs is looked at again."""
+        result = read_result(properties["stack"])
+        if not result.failed:
+            return []
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
+        return [f"the last verification did not prove it: {counts}"]
+
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""
 
@@ -268,6 +297,14 @@ class Verification(Managed, module="causeway", name="Verification"):
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(VerificationLifecycle, name, inputs, opts)
+
+
+def _findings(report: HostReport) -> list[str]:
+    """What a scan says of a host: `host: role: what differs`, or `host: …` of it as a whole."""
+    if report.message:
+        return [f"{report.host}: {SILENT}"]
+    unsettled = "; ".join(map(report.unsettled, report.unsettled_roles))
+    return [*_differences(report), *([f"{report.host}: {unsettled}"] if unsettled else [])]
 
 
 def _differences(report: HostReport) -> list[str]:

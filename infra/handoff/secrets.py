@@ -86,7 +86,7 @@ def write(path: Path, parts: Parts) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for ending, text in parts.items():
         target = path.with_name(path.name + ending)
-        if not target.exists() or target.read_text() != text:
+        if not target.exists() or target.read_text(errors="replace") != text:
             part = path.with_name(f".{path.name}{ending}.part")
             part.unlink(missing_ok=True)
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -8,12 +8,23 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_ssh_private_key,
+)
+
 from infra import ROOT
 from infra.handoff.contract import Contract, stack_dir
-from infra.process import run
 
 CONNECT_TIMEOUT_S = 10
 PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+={0,3}")
+ALIVE = {"ServerAliveInterval": "10", "ServerAliveCountMax": "6"}
+"""By these OpenSSH leaves a machine that has gone silent; where sshd still answers, only a deadline helps."""
 
 
 def ssh_config_file(stack: str) -> Path:
@@ -26,12 +37,19 @@ def control_dir() -> Path:
     return Path.home() / ".ssh"
 
 
-def generate_key(path: Path, comment: str) -> None:
-    """A new ed25519 key pair at `path` and `path`.pub, unless one is there."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not path.exists():
-        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-        run(command, hint="install openssh-client")
+def new_key() -> str:
+    """A new ed25519 key as OpenSSH writes it."""
+    plain = (Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    return Ed25519PrivateKey.generate().private_bytes(*plain).decode()
+
+
+def public_key(private: str) -> str | None:
+    """`ssh-ed25519 AAAA…` of a private key; None where the text is no key that opens without a question."""
+    try:
+        key = load_ssh_private_key(private.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def known_hosts(contract: Contract, host_keys: Mapping[str, str]) -> str:
@@ -73,8 +91,7 @@ def config_text(hosts: Mapping[str, Mapping[str, str]], control_path: Path, **sh
         "IdentitiesOnly": "yes",
         "BatchMode": "yes",
         "ConnectTimeout": str(CONNECT_TIMEOUT_S),
-        "ServerAliveInterval": "5",
-        "ServerAliveCountMax": "3",
+        **ALIVE,
         "LogLevel": "ERROR",
         "ControlMaster": "auto",
         "ControlPath": str(control_path),

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -46,9 +47,10 @@ class Check:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """All checks of a run, in host order."""
+    """All checks of a run, in host order, and when it ended; None where nothing was looked at."""
 
     checks: tuple[Check, ...] = field(default=())
+    at: datetime | None = None
 
     def counts(self) -> dict[Verdict, int]:
         """Number of checks by verdict, every verdict present."""
@@ -80,16 +82,20 @@ class VerificationResult:
         return "\n".join(lines)
 
     def dump(self) -> str:
-        """As JSON: `{"counts": {verdict: n}, "checks": [{host, role, name, verdict, message}]}`."""
+        """As JSON: `{"at": …, "counts": {verdict: n}, "checks": [{host, role, name, verdict, message}]}`."""
         checks = [asdict(check) for check in self.checks]
-        return json.dumps({"counts": self.counts(), "checks": checks}, indent=1)
+        at = self.at.isoformat(timespec="seconds") if self.at else None
+        return json.dumps({"at": at, "counts": self.counts(), "checks": checks}, indent=1)
 
     def over(self, before: "VerificationResult") -> "VerificationResult":
-        """This result of some hosts and roles, and of everything else what an earlier one found."""
+        """This result of some hosts and roles, and of everything else what an earlier one found.
+
+        It is as old as its oldest part.
+        """
         anew = {(check.host, check.role) for check in self.checks}
         silent = {check.host for check in self.checks if not check.role}
         kept = [c for c in before.checks if (c.host, c.role) not in anew and c.role and c.host not in silent]
-        return VerificationResult((*kept, *self.checks))
+        return VerificationResult((*kept, *self.checks), before.at if kept else self.at)
 
 
 def _names(hosts: Sequence[str], shown: int = 3) -> str:
@@ -103,7 +109,11 @@ def kept_file(stack: str) -> Path:
 
 
 def read_result(stack: str) -> VerificationResult:
-    """The last verification of a stack; an empty one when there was none."""
+    """The last verification of a stack; an empty one when there was none, or nobody can read it."""
     path = kept_file(stack)
-    checks = json.loads(path.read_text())["checks"] if path.exists() else []
-    return VerificationResult(tuple(map(Check.of, checks)))
+    try:
+        kept = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return VerificationResult()
+    at = datetime.fromisoformat(kept["at"]) if kept.get("at") else None
+    return VerificationResult(tuple(map(Check.of, kept["checks"])), at)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from infra import ROOT
@@ -22,8 +23,12 @@ from infra.handoff.expectations import Expectation, Expectations, parse
 from infra.handoff.ssh import CONNECT_TIMEOUT_S, config_text
 from infra.handoff.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
+INVENTORY_LIMIT_S = 1800
+"""Of 12,500 hosts on a slow machine; 150 s of CPU time were seen."""
 HOST_TIMEOUT_S = 300
 """Longest a process may take per host it looks at."""
+END_LIMIT_S = 60
+"""For a process that is told to look at nothing, and may be collecting still."""
 CONNECTIONS_AT_ONCE = 32
 Progress = Callable[[str], None]
 
@@ -63,7 +68,9 @@ def keep(
         result = result if whole else result.over(read_result(stack))
     if file:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(result.dump())
+        part = file.with_name(f".{file.name}.part")
+        part.write_text(result.dump())
+        part.replace(file)
 
 
 def stand_by(commands: Iterator[str]) -> VerificationResult | None:
@@ -93,14 +100,21 @@ def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations
         str(Path(inventory).absolute()),
     ]
     environment = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")} | os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, *(["--limit", limit] if limit else [])],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*command, *(["--limit", limit] if limit else [])],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=INVENTORY_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise CausewayError(
+            f"the inventory {inventory} was not read within {INVENTORY_LIMIT_S} s",
+            hint=f"ansible-inventory -i {inventory} --list does the same",
+        ) from None
     if done.returncode:
         cause = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise CausewayError(
@@ -140,7 +154,8 @@ class Checking:
             share.end()
         for host in self.expectations.hosts:
             if host.connection == "ssh" and self._problems.get(host.host, "") is None:
-                _ssh(self._ssh_config, "-O", "exit", host.host)
+                with suppress(subprocess.TimeoutExpired):  # it ends by itself after ControlPersist
+                    _ssh(self._ssh_config, "-O", "exit", host.host)
         self._folder.cleanup()
 
     def look(
@@ -163,7 +178,8 @@ class Checking:
                 done += number
                 on_progress(f"verification: {done} of {len(answering)} hosts looked at")
         order = {host.host: number for number, host in enumerate(wanted)}
-        return VerificationResult(tuple(sorted(checks, key=lambda check: order[check.host])))
+        found = tuple(sorted(checks, key=lambda check: order[check.host]))
+        return VerificationResult(found, datetime.now(UTC))
 
 
 def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -222,7 +238,7 @@ class Share:
             "CAUSEWAY_RESULTS": str(self._results),
             "CAUSEWAY_TOLD": str(told),
         }
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # deadline: in `_run` and `end`
             command,
             cwd=ROOT,
             env=os.environ | environment,
@@ -264,7 +280,11 @@ class Share:
         """Let the process go: one that was told nothing runs no check."""
         with suppress(BrokenPipeError):
             self._tell.close()
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()  # deadline: it was killed
 
 
 def _read_checks(results: Path) -> Iterator[Check]:

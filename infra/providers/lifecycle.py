@@ -14,6 +14,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,9 @@ Properties = Mapping[str, Any]
 PROVIDER_KEY = "__provider"
 DRIFT = "drift"
 """Output of every resource: what `observe` found to differ. Not empty means that `up` will repair it."""
+ENSURED = "ensured"
+"""Output of every resource: when `ensure` was last called. What is proven of it is proven anew then."""
+COMMON = (DRIFT, ENSURED)
 
 
 class Lifecycle(ABC):
@@ -86,13 +90,14 @@ class ByName(dynamic.ResourceProvider):
             drift = lifecycle.observe(properties)
         if drift is None:
             return dynamic.ReadResult(None, {})
-        inputs = {k: v for k, v in properties.items() if k not in (*lifecycle.outputs, DRIFT)}
-        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, inputs)
+        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, _inputs(lifecycle, properties))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
-        """Changed when an input differs from the last one, or when the last look found drift."""
-        lifecycle, news = self._open(_news)
-        changed = [key for key, value in news.items() if _olds.get(key) != value]
+        """Changed when an input differs from the last one or is gone, or when the last look found drift."""
+        lifecycle, properties = self._open(_news)
+        news, olds = _inputs(lifecycle, properties), _inputs(lifecycle, _without_provider(_olds))
+        # Pulumi sends no input that is None: one that was there before is missing.
+        changed = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
         replaces = [key for key in changed if key in lifecycle.replace_on]
         return dynamic.DiffResult(
             changes=bool(changed or _olds.get(DRIFT)),
@@ -117,6 +122,7 @@ class Managed(dynamic.Resource):
     """A resource whose work is done by a lifecycle of ours. Subclasses annotate their outputs."""
 
     drift: pulumi.Output[list[str]]
+    ensured: pulumi.Output[str]
 
     def __init__(
         self,
@@ -125,16 +131,23 @@ class Managed(dynamic.Resource):
         inputs: Mapping[str, pulumi.Input[Any]],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        outputs = dict.fromkeys((*lifecycle.outputs, DRIFT))
+        outputs = dict.fromkeys((*lifecycle.outputs, *COMMON))
         target = f"{lifecycle.__module__}:{lifecycle.__qualname__}"
+        # For `up --replace`, which does not ask `diff`: two of the same name cannot stand at once.
+        in_order = pulumi.ResourceOptions(delete_before_replace=True)
+        opts = pulumi.ResourceOptions.merge(opts, in_order)
         super().__init__(ByName(target), name, {**outputs, **inputs}, opts)
 
 
 def _ensure(lifecycle: Lifecycle, inputs: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    inputs = {k: v for k, v in inputs.items() if k not in (*lifecycle.outputs, DRIFT)}
+    inputs = _inputs(lifecycle, inputs)
     with _PlainErrors():
         made = lifecycle.ensure(inputs, known)
-    return {**inputs, DRIFT: [], **made}
+    return {**inputs, DRIFT: [], ENSURED: datetime.now(UTC).isoformat(), **made}
+
+
+def _inputs(lifecycle: Lifecycle, properties: Properties) -> dict[str, Any]:
+    return {key: value for key, value in properties.items() if key not in (*lifecycle.outputs, *COMMON)}
 
 
 def _without_provider(props: dict[str, Any]) -> dict[str, Any]:

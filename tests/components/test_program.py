@@ -7,7 +7,7 @@ import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
@@ -24,12 +24,16 @@ Requests = dict[str, Any]
 class Answers(mocks.Mocks):
     """Gives every resource what its provider would."""
 
+    ensured: ClassVar[dict[str, str]] = {}
+    """Name → when it was last made, changed or repaired, where that is not the first time."""
+
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         named = args.inputs.get("nodes") or args.inputs.get("hosts")
         names = named if isinstance(named, dict) else {}
         instances = {name: {"id": f"id of {name}", "host_key": KEY} for name in names}
         made = {"instances": instances, "public_key": "public", "private_key": "private"}
         made |= {"image": "image:1", "vm_image": "/images/vm-1"}
+        made |= {"ensured": self.ensured.get(args.name, "once")}
         return f"{args.name}-id", {**args.inputs, **made, "effective": 7}
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[Any, Any], None]:
@@ -182,6 +186,21 @@ def test_waves_follow_each_other_as_declared_and_the_proof_comes_last(program: P
     assert {"configure-shanghai", "configure-tokyo+old"} <= after(requests, "verification")
 
 
+NOT_PROVEN = {"access", "machine", "inventory", "verification"}
+"""No check is about the controller's own files, and nodes are made from a new image by themselves."""
+
+
+def test_whatever_is_made_changed_or_repaired_is_proven_in_the_same_update(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = program(declaration())
+    proven = {r.name for r in before.values() if r.custom} - NOT_PROVEN
+    assert {"tokyo-network", "near-emulation", "old-control-hosts", "configure-shanghai"} <= proven
+    for name in sorted(proven):
+        monkeypatch.setattr(Answers, "ensured", {name: "again"})
+        assert differing(before, program(declaration())) == {"verification"}, name
+
+
 def test_nothing_is_configured_before_all_nodes_and_links_stand(program: Program) -> None:
     requests = program(declaration())
     standing = {"tokyo-gpu-nodes", "shanghai-control-nodes", "old-control-hosts", "near-emulation"}
@@ -195,6 +214,13 @@ def test_nothing_is_made_before_this_machine_has_been_looked_at(program: Program
         assert "machine" in after(requests, name), name
     assert "tokyo-network" in after(requests, "tokyo-gpu-nodes")
     assert {"tokyo-control-nodes", "shanghai-network"} <= after(requests, "near-emulation")
+
+
+def test_everything_is_taken_away_before_it_is_made_again(program: Program) -> None:
+    """`pulumi up --replace` goes by the resource alone: the other way round, the new one would be deleted."""
+    made = [r for r in program(declaration()).values() if r.custom]
+    assert made
+    assert [r.name for r in made if not (r.deleteBeforeReplace and r.deleteBeforeReplaceDefined)] == []
 
 
 def test_the_private_key_is_a_secret_and_goes_nowhere(program: Program) -> None:

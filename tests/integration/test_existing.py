@@ -1,5 +1,6 @@
 """Machines you already have: configured and proven by SSH, never created, and left running by `down`."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.providers.local import sweep
-from tests.integration.checkout import Checkout, containers
+from tests.integration.checkout import Checkout, containers, said
 from tests.integration.machines import Machines, standing
 
 PROVES = ("existing",)
@@ -55,6 +56,37 @@ def test_with_the_right_keys_both_are_configured_and_proven(checkout: Checkout, 
     assert checkout.configured()[runs:] == [{"hall-control-1"}]
     assert checkout.changes() == {}
     assert containers(checkout.stack) == {}, "no node was made"
+
+
+LETS_IN_AND_IS_SILENT = "/etc/ssh/sshd_config.d/00-silent.conf"
+
+
+def test_a_machine_that_is_off_or_silent_fails_every_up_by_its_name(
+    checkout: Checkout, machines: Machines
+) -> None:
+    runs, container = checkout.configured(), machines.container(NAMES[1])
+    said("podman", "pause", container)
+    try:
+        for _ in range(2):
+            printed = checkout.up(expect=1)
+            assert re.search(r"[1-9]\d* effective, .* 1 unreachable", printed), "counts of now"
+            assert re.search(r"unreachable +hall-control-1: ", printed)
+            assert " stands" not in printed
+    finally:
+        said("podman", "unpause", container)
+    assert "0 failed, 0 unreachable (verified now)" in checkout.up()
+    again = checkout.up()
+    assert "0 failed, 0 unreachable (verified at " in again, "nothing had to be done"
+    assert checkout.configured() == runs, "there was nothing to configure at any time"
+
+    silent = f"echo ForceCommand sleep 3600 >{LETS_IN_AND_IS_SILENT} && systemctl reload ssh"
+    machines.on(NAMES[1], "sh", "-c", silent)
+    printed = checkout.up(expect=1)
+    assert "hall-control-1 failed: logged in, then no answer" in printed
+    assert re.search(r"unreachable +hall-control-1: ", printed)
+    machines.on(NAMES[1], "sh", "-c", f"rm {LETS_IN_AND_IS_SILENT} && systemctl reload ssh")
+    assert "0 failed, 0 unreachable (verified now)" in checkout.up()
+    assert checkout.changes() == {}
 
 
 def test_a_user_with_sudo_configures_scans_repairs_and_proves(checkout: Checkout, machines: Machines) -> None:

@@ -122,7 +122,7 @@ def test_doing_it_again_changes_nothing(pools: Pools) -> None:
     assert ids("tokyo") == before
     assert network_picture() == picture
     assert daemons.processes(names.link_dir(STACK, LINK.name)) == processes
-    assert network.inspect(TOKYO) == network.NetworkState(True)
+    assert network.inspect(TOKYO, [SHANGHAI.cidr]) == network.NetworkState(True)
     assert wan.inspect(LINK).problem is None
 
 
@@ -130,18 +130,18 @@ def test_a_half_made_network_is_completed(pools: Pools) -> None:
     picture = network_picture()
     device = names.host_uplink(STACK, "tokyo")
     run(["ip", "-n", TOKYO.router, "addr", "del", str(TOKYO.gateway), "dev", names.BRIDGE])
-    assert "does not carry" in str(network.inspect(TOKYO).problem)
+    assert "does not carry" in str(network.inspect(TOKYO, [SHANGHAI.cidr]).problem)
     run(["ip", "route", "del", str(TOKYO.cidr), "dev", device])
     run(["ip", "-4", "addr", "flush", "dev", device])
     run(netns.inside(TOKYO.router, ["nft", "flush", "ruleset"]))
     network.ensure(TOKYO, [SHANGHAI.cidr])
-    assert network.inspect(TOKYO).up
+    assert network.inspect(TOKYO, [SHANGHAI.cidr]).up
     assert network_picture() == picture
     run(["ip", "link", "del", device])
-    assert "uplink" in str(network.inspect(TOKYO).problem)
+    assert "uplink" in str(network.inspect(TOKYO, [SHANGHAI.cidr]).problem)
     network.ensure(TOKYO, [SHANGHAI.cidr])
     reconcile(pools[0])
-    assert network.inspect(TOKYO).up
+    assert network.inspect(TOKYO, [SHANGHAI.cidr]).up
 
 
 def test_nodes_reach_the_world_behind_the_host(pools: Pools) -> None:
@@ -308,6 +308,46 @@ def test_other_regions_are_reached_through_the_gateway_node_that_is_named(pools:
         network.ensure(TOKYO, [SHANGHAI.cidr])
     route = netns.read(TOKYO.router, "-4", "route", "get", str(SHANGHAI.cidr[256]))[0]
     assert route["dev"] == names.link_interface(LINK.name)
+
+
+@pytest.mark.usefixtures("pools")
+def test_gateways_and_a_fabric_that_are_declared_no_longer_are_seen_and_go() -> None:
+    """`inspect` sees what an `up` that was killed, or knew no better, has left; `ensure` takes it away."""
+    picture, peers = network_picture(), [SHANGHAI.cidr]
+    leaf = network.Leaf("leaf-0", (IPv4Interface("10.201.240.1/24"),))
+    fuller = {
+        "does not send just": (replace(TOKYO, wan_gateway=TOKYO.cidr[300]), peers),
+        "not declared": (replace(TOKYO, leafs=(leaf,)), peers),
+        "does not end just": (TOKYO, [*peers, GROUND.cidr(2)]),
+    }
+    for problem, (before, more_peers) in fuller.items():
+        network.ensure(before, more_peers)
+        assert network.inspect(before, more_peers).up
+        assert problem in str(network.inspect(TOKYO, peers).problem)
+        network.ensure(TOKYO, peers)
+        assert network.inspect(TOKYO, peers).up
+        assert network_picture() == picture
+    run(netns.inside(TOKYO.router, ["nft", "add", "chain", "ip", names.NFT_TABLE, "stranger"]))
+    assert "says something else" in str(network.inspect(TOKYO, peers).problem)
+    network.ensure(TOKYO, peers)
+    assert network.inspect(TOKYO, peers).up
+    assert network_picture() == picture
+
+
+def test_a_node_loses_the_ports_of_a_fabric_that_is_declared_no_longer(pools: Pools) -> None:
+    leaf = network.Leaf("leaf-0", (IPv4Interface("10.201.240.1/24"),))
+    railed = replace(pools[0][0], fabric=(nodes.FabricPort("rail0", leaf.bridge),))
+    before = ids("tokyo")
+    network.ensure(replace(TOKYO, leafs=(leaf,)), [SHANGHAI.cidr])
+    assert nodes.misplugged([railed]) == {railed.name}
+    reconcile([railed, pools[0][1]])
+    assert nodes.misplugged([railed, pools[0][1]]) == set()
+    network.ensure(TOKYO, [SHANGHAI.cidr])
+    assert nodes.misplugged(pools[0]) == {railed.name}
+    reconcile(pools[0])
+    assert nodes.misplugged(pools[0]) == set()
+    assert "rail0" not in netns.links(railed.container)
+    assert ids("tokyo") == before
 
 
 def test_only_what_differs_is_made_anew(pools: Pools) -> None:

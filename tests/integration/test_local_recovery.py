@@ -80,7 +80,7 @@ def test_sweeping_leaves_other_stacks_alone(base: nodes.Node) -> None:
     swept = sweep.sweep(STACK)
     assert any(line.startswith("container") for line in swept)
     assert sweep.leftovers(STACK) == []
-    assert network.inspect(neighbour).up
+    assert network.inspect(neighbour, []).up
     network.remove(NEIGHBOUR, "tokyo")
     assert sweep.leftovers(NEIGHBOUR) == []
     others = any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None))

@@ -1,10 +1,12 @@
 """Which hosts a wave configures: those whose converge record is not current, and no others."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.errors import CausewayError
 from infra.handoff import hashes, resources
 from infra.handoff.progress import HostResult
@@ -104,6 +106,45 @@ def test_a_silent_host_does_not_hold_up_the_waves_behind(
     assert made["drift"] == ["tokyo-gpu-0: did not answer"], "the next up would see nothing to do"
     assert "tokyo-gpu-0 unreachable" in capsys.readouterr().out
     assert ConfigurationLifecycle().observe(wave()) == ["tokyo-gpu-0: not configured as declared"]
+
+
+def report(host: str, message: str = "", *differences: str) -> HostReport:
+    found = [
+        Difference("base", "task", "file", key, {"mode": "0644"}, {"mode": "0600"}) for key in differences
+    ]
+    return HostReport(
+        host,
+        "tokyo",
+        "unreachable" if message else "drift" if found else "clean",
+        {"base": RoleReport("drift" if found else "clean", found)},
+        message,
+    )
+
+
+def test_a_current_host_that_is_silent_is_asked_again_and_converged_only_where_it_differs(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is off has nothing to converge, and yet an `up` must not call the stack proven."""
+    scans: dict[str, HostReport] = {name: report(name, "no answer within 10 s") for name in HOSTS}
+    asked: list[list[str]] = []
+
+    def scan(_stack: str, hosts: list[str]) -> Iterator[HostReport]:
+        asked.append(list(hosts))
+        yield from (scans[name] for name in hosts)
+
+    monkeypatch.setattr(resources, "_reports", scan)
+    lifecycle = ConfigurationLifecycle()
+    ensure(wave())
+    seen = lifecycle.observe(wave())
+    assert seen == [f"{name}: did not answer" for name in HOSTS], "a difference, so that `up` comes to it"
+
+    scans |= {HOSTS[0]: report(HOSTS[0]), HOSTS[1]: report(HOSTS[1], "", "/etc/hosts")}
+    made = lifecycle.ensure(wave(), {"drift": seen})
+    assert set(asked[-2]) == set(HOSTS)
+    assert playbooks.runs[1:] == [[HOSTS[1]]], "the first has nothing to do, the last is still silent"
+    assert made == {"unreachable": [HOSTS[2]], "drift": [f"{HOSTS[2]}: did not answer"]}
+    scans[HOSTS[1]] = report(HOSTS[1])
+    assert lifecycle.observe(wave()) == [f"{HOSTS[2]}: did not answer"], "its record is as it was"
 
 
 def test_a_run_that_dies_half_way_has_converged_nothing(

@@ -489,6 +489,7 @@ class Packaged:
 
 @pytest.fixture
 def packaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Packaged:
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # the probe sets a node's
     return Packaged(tmp_path / "x.conf", monkeypatch)
 
 

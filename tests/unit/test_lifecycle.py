@@ -1,6 +1,7 @@
 """Lifecycles behind Pulumi's dynamic provider: convergence, drift, plain errors, the end of the engine."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -8,16 +9,19 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 import grpc  # type: ignore[import-untyped]  # its types are a package of their own
 import pytest
 from google.protobuf import struct_pb2  # type: ignore[import-untyped]  # likewise
+from hypothesis import given
+from hypothesis import strategies as st
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from infra.providers.lifecycle import DRIFT, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
+from infra.providers.lifecycle import DRIFT, ENSURED, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = f"{__name__}:Shelf"
@@ -61,6 +65,8 @@ INPUTS = {"place": "left", "size": 1, "made": None, DRIFT: None, PROVIDER_KEY: "
 def test_create_gives_the_declared_identity_and_clean_outputs(provider: ByName) -> None:
     made = provider.create(dict(INPUTS))
     assert made.id == "left"
+    assert made.outs is not None
+    assert made.outs.pop(ENSURED)
     assert made.outs == {"place": "left", "size": 1, "made": "yes", DRIFT: []}
     assert Shelf.world == {"left": {"place": "left", "size": 1}}, "outputs and pickles are no inputs"
     assert Shelf.known == {}
@@ -74,6 +80,17 @@ def test_update_hands_over_what_was_known(provider: ByName) -> None:
     assert PROVIDER_KEY not in Shelf.known
 
 
+def test_whatever_was_done_to_a_resource_shows_in_an_output_and_is_no_change_by_itself(
+    provider: ByName,
+) -> None:
+    first = provider.create(dict(INPUTS)).outs or {}
+    again = provider.update("left", first, dict(INPUTS)).outs or {}
+    assert again[ENSURED] > first[ENSURED]
+    assert provider.read("left", dict(again)).outs == again
+    assert ENSURED not in (provider.read("left", dict(again)).inputs or {})
+    assert not provider.diff("left", again, {"place": "left", "size": 1}).changes
+
+
 def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> None:
     olds = provider.create(dict(INPUTS)).outs or {}
     news = {"place": "left", "size": 1}
@@ -85,6 +102,57 @@ def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> No
     assert moved.replaces == ["place"]
     assert moved.delete_before_replace, "two of the same name cannot stand at once"
     assert provider.diff("left", olds | {DRIFT: ["size is 9"]}, news).changes
+
+
+def all_lifecycles() -> list[type[Lifecycle]]:
+    """Every one of the code base, found by its source."""
+    found: list[type[Lifecycle]] = []
+    for path in sorted((ROOT / "infra").rglob("*.py")):
+        if names := re.findall(r"^class (\w+)\(Lifecycle\)", path.read_text(), re.MULTILINE):
+            module = import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            found += [getattr(module, name) for name in names]
+    return found
+
+
+LIFECYCLES = all_lifecycles()
+VALUES = st.recursive(
+    st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def declared_for(lifecycle: type[Lifecycle]) -> st.SearchStrategy[dict[str, Any]]:
+    """Inputs of a resource: those that cannot change, and some others that may be left out."""
+    always = dict.fromkeys(lifecycle.replace_on, VALUES)
+    optional = dict.fromkeys(("wan_gateway", "leafs", "fabric", "hosts"), VALUES)
+    return st.fixed_dictionaries(always, optional=optional)
+
+
+def test_every_kind_of_resource_is_looked_at() -> None:
+    assert {"NetworkLifecycle", "SecretLifecycle", "VerificationLifecycle"} <= {
+        x.__name__ for x in LIFECYCLES
+    }
+
+
+@pytest.mark.parametrize("lifecycle", LIFECYCLES, ids=lambda lifecycle: lifecycle.__name__)
+@given(data=st.data())
+def test_an_input_that_comes_goes_or_changes_is_a_change(
+    lifecycle: type[Lifecycle], data: st.DataObject
+) -> None:
+    """As Pulumi calls: what is None it does not send, and what stands has outputs that nobody declared."""
+    provider = ByName(f"{lifecycle.__module__}:{lifecycle.__qualname__}")
+    made = dict.fromkeys((*lifecycle.outputs, ENSURED), "made") | {DRIFT: [], PROVIDER_KEY: "pickled"}
+    one, other = (data.draw(declared_for(lifecycle)) for _ in "12")
+    found = provider.diff("id", one | made, other | {PROVIDER_KEY: "pickled of another version"})
+    differing = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+    assert found.changes == bool(differing)
+    assert set(found.replaces or ()) == differing & set(lifecycle.replace_on)
+    for key in one:
+        less = {name: value for name, value in one.items() if name != key}
+        gone = provider.diff("id", one | made, less)
+        assert gone.changes, key
+        assert (gone.replaces == [key]) == (key in lifecycle.replace_on)
 
 
 def test_read_keeps_the_declared_inputs_and_reports_the_drift(provider: ByName) -> None:

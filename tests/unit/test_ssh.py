@@ -102,6 +102,42 @@ def test_a_controller_that_lost_its_files_gets_them_back_from_the_state(checkout
         assert derived.stdout.split()[:2] == path.with_suffix(".pub").read_text().split()[:2]
 
 
+PAST = {
+    "empty": b"",
+    "half": b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAABG5vbm",
+    "binary": bytes(range(256)),
+}
+
+
+@pytest.mark.parametrize("name", ["id_ed25519", "id_ed25519.pub"])
+@pytest.mark.parametrize("text", [*PAST.values(), b"foreign"], ids=[*PAST, "foreign"])
+def test_a_key_that_is_not_the_states_is_named_and_written_again(
+    checkout: Path, name: str, text: bytes
+) -> None:
+    """Half a file of a killed run, or another key that somebody put there."""
+    state = {"stack": "unit", **SshKeyLifecycle().ensure({"stack": "unit"}, {})}
+    folder = checkout / ".causeway/stacks/unit/ssh"
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / name).write_bytes(ssh.new_key().encode() if text == b"foreign" else text)
+    (said,) = SshKeyLifecycle().observe(state)
+    assert said == f".causeway/stacks/unit/ssh/{name} is not what the state holds"
+    made = SshKeyLifecycle().ensure({"stack": "unit"}, state)
+    assert {"stack": "unit", **made} == state, "nothing foreign gets into the state"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert _observe(state) == []
+
+
+@pytest.mark.parametrize("text", PAST.values(), ids=PAST)
+def test_half_a_key_of_a_killed_create_is_none(checkout: Path, text: bytes) -> None:
+    path = checkout / ".causeway/stacks/unit/ssh/id_ed25519"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    made = SshKeyLifecycle().ensure({"stack": "unit"}, {})
+    derived = subprocess.run(["ssh-keygen", "-y", "-f", path], check=True, capture_output=True, text=True)
+    assert derived.stdout.split()[:2] == made["public_key"].split()[:2]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
 def _observe(state: dict[str, Any]) -> Any:
     return SshKeyLifecycle().observe(state)
 

@@ -10,10 +10,12 @@ import pulumi
 
 from infra import ROOT
 from infra.errors import sentence
-from infra.handoff.ssh import CONNECT_TIMEOUT_S
+from infra.handoff.ssh import ALIVE, CONNECT_TIMEOUT_S
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 CONCURRENT_CONNECTIONS = 32
+ANSWER_LIMIT_S = 30
+"""For one machine to say who it is, the login included."""
 UNREACHED = ""
 """The instance of a machine that did not answer: it is configured once it does."""
 
@@ -83,17 +85,25 @@ def _ask(host: Properties, user: str, key_file: str) -> tuple[str, str]:
             "HostKeyAlias": "causeway",
             "ConnectTimeout": CONNECT_TIMEOUT_S,
             "IdentitiesOnly": "yes",
+            **ALIVE,
         }
         command = ["ssh", *(f"-o{key}={value}" for key, value in options.items())]
         key = ROOT / Path(key_file).expanduser()
         command += ["-i", str(key), "-p", f"{host['port']:.0f}", f"{user}@{host['address']}"]
-        said = subprocess.run(
-            [*command, "cat /etc/machine-id"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            stdin=subprocess.DEVNULL,
-        )
+        try:
+            said = subprocess.run(
+                [*command, "cat /etc/machine-id"],
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                timeout=ANSWER_LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            return UNREACHED, (
+                f"connected, then silent for {ANSWER_LIMIT_S} s: see what keeps `ssh -p {host['port']:.0f} "
+                f"{user}@{host['address']} true` from ending (a disk that hangs, a login script)"
+            )
     if said.returncode:
         return UNREACHED, (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
     return said.stdout.strip(), ""

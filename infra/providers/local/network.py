@@ -5,7 +5,7 @@ but a WAN link, which the router or the region's gateway nodes hold: without one
 "unreachable", and the host drops what tries its uplinks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_network
 from shutil import which
@@ -104,28 +104,46 @@ def ensure(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
         _admit_forwarding()
 
 
-def inspect(net: RegionNetwork) -> NetworkState:
-    """Look whether everything `ensure` makes is there; changes nothing."""
+def inspect(net: RegionNetwork, peers: Sequence[IPv4Network]) -> NetworkState:
+    """Look whether all that `ensure` makes is there, and nothing that it takes away; changes nothing."""
+    problem = next(_problems(net, peers), None)
+    return NetworkState(problem is None, problem)
+
+
+def _problems(net: RegionNetwork, peers: Sequence[IPv4Network]) -> Iterator[str]:
     if not netns.exists(net.router):
-        return NetworkState(False, f"the namespace {net.router} is gone")
-    inner, outer = netns.links(net.router), netns.links(None)
+        yield f"the namespace {net.router} is gone"
+        return
+    inner = netns.links(net.router)
+    yield from _bridge_problems(net, inner)
+    if _handed_over(net) != _hand_overs(net, peers):
+        way = f"the gateway nodes at {net.wan_gateway}" if net.wan_gateway else "no gateway node"
+        yield f"{net.router} does not send just the other regions' traffic to {way}"
+    if _refused(net) != {str(peer) for peer in peers}:
+        yield f"{net.router} does not end just the ways to the other regions"
     device = names.host_uplink(net.stack, net.region)
+    if device not in netns.links(None) or names.ROUTER_UPLINK not in inner:
+        yield f"the uplink {device} is gone"
+    elif not netns.read(None, "-4", "route", "show", str(net.cidr), "dev", device):
+        yield f"the host has no route to {net.cidr}"
+    if not _has_table(net.router, "ip") or not _has_table(None, "inet"):
+        yield f"the nft table {names.NFT_TABLE} is gone"
+    elif _rules_differ(net, peers):
+        yield f"the nft table {names.NFT_TABLE} in {net.router} says something else"
+
+
+def _bridge_problems(net: RegionNetwork, inner: Mapping[str, netns.Record]) -> Iterator[str]:
     bridge = inner.get(names.BRIDGE)
     if bridge is None or str(net.gateway) not in netns.addresses(bridge) or "UP" not in bridge["flags"]:
-        return NetworkState(False, f"the bridge in {net.router} does not carry {net.gateway}")
-    if bridge["mtu"] != net.mtu_bytes:
-        return NetworkState(False, f"the bridge's MTU is {bridge['mtu']} bytes, not {net.mtu_bytes}")
+        yield f"the bridge in {net.router} does not carry {net.gateway}"
+    elif bridge["mtu"] != net.mtu_bytes:
+        yield f"the bridge's MTU is {bridge['mtu']} bytes, not {net.mtu_bytes}"
     for leaf in net.leafs:
         found = netns.addresses(inner[leaf.bridge]) if leaf.bridge in inner else []
         if set(found) != {str(address) for address in leaf.addresses}:
-            return NetworkState(False, f"the leaf {leaf.bridge} in {net.router} is gone or changed")
-    if device not in outer or names.ROUTER_UPLINK not in inner:
-        return NetworkState(False, f"the uplink {device} is gone")
-    if not netns.read(None, "-4", "route", "show", str(net.cidr), "dev", device):
-        return NetworkState(False, f"the host has no route to {net.cidr}")
-    if not _has_table(net.router, "ip") or not _has_table(None, "inet"):
-        return NetworkState(False, f"the nft table {names.NFT_TABLE} is gone")
-    return NetworkState(True)
+            yield f"the leaf {leaf.bridge} in {net.router} is gone or changed"
+    for name in _surplus_leafs(net, inner):
+        yield f"the leaf {name} in {net.router} is not declared"
 
 
 def remove(stack: str, region: str) -> None:
@@ -172,9 +190,7 @@ def _bridge(net: RegionNetwork) -> None:
 def _leafs(net: RegionNetwork) -> None:
     """A bridge per leaf; those of a fabric that is declared no longer go."""
     present = netns.links(net.router)
-    wanted = {leaf.bridge for leaf in net.leafs}
-    ours = [name for name, link in present.items() if link.get("ifalias") == LEAF_ALIAS]
-    lines = [f"link del {name}" for name in ours if name not in wanted]
+    lines = [f"link del {name}" for name in _surplus_leafs(net, present)]
     for leaf in net.leafs:
         if leaf.bridge not in present:
             address = names.mac(net.stack, net.region, leaf.bridge)
@@ -185,6 +201,13 @@ def _leafs(net: RegionNetwork) -> None:
         lines += [f"addr add {address} dev {leaf.bridge}" for address in addresses if address not in held]
         lines.append(f'link set {leaf.bridge} mtu {names.LEAF_MTU_BYTES} alias "{LEAF_ALIAS}" up')
     netns.batch(net.router, lines)
+
+
+def _surplus_leafs(net: RegionNetwork, present: Mapping[str, netns.Record]) -> list[str]:
+    wanted = {leaf.bridge for leaf in net.leafs}
+    return [
+        name for name, link in present.items() if link.get("ifalias") == LEAF_ALIAS and name not in wanted
+    ]
 
 
 def _uplink(net: RegionNetwork) -> None:
@@ -235,22 +258,33 @@ def _uplink_address(net: RegionNetwork, present: Iterable[str]) -> IPv4Address:
 
 def _refuse_peers(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
     """Without a WAN link a node is told at once that the other region is unreachable."""
-    routes = netns.read(net.router, "-4", "route", "show", "type", "unreachable")
-    wanted = {str(peer) for peer in peers}
-    present = {route["dst"] for route in routes}
+    wanted, present = {str(peer) for peer in peers}, _refused(net)
     lines = [f"route del unreachable {dst} metric {LAST_RESORT}" for dst in sorted(present - wanted)]
     lines += [f"route add unreachable {dst} metric {LAST_RESORT}" for dst in sorted(wanted - present)]
     netns.batch(net.router, lines)
 
 
+def _refused(net: RegionNetwork) -> set[str]:
+    return {route["dst"] for route in netns.read(net.router, "-4", "route", "show", "type", "unreachable")}
+
+
 def _hand_over_peers(net: RegionNetwork, peers: Sequence[IPv4Network]) -> None:
     """Send what nodes without a route of their own have for other regions to the gateway nodes."""
-    wanted = {str(peer) for peer in peers} if net.wan_gateway else set()
-    present = netns.read(net.router, "-4", "route", "show", "dev", names.BRIDGE)
-    stale = sorted(r["dst"] for r in present if r.get("protocol") != "kernel" and r["dst"] not in wanted)
-    lines = [f"route del {dst} dev {names.BRIDGE}" for dst in stale]
-    lines += [f"route replace {dst} via {net.wan_gateway} dev {names.BRIDGE}" for dst in sorted(wanted)]
+    wanted = _hand_overs(net, peers)
+    lines = [f"route del {dst} dev {names.BRIDGE}" for dst in sorted(_handed_over(net).keys() - wanted)]
+    lines += [f"route replace {dst} via {via} dev {names.BRIDGE}" for dst, via in sorted(wanted.items())]
     netns.batch(net.router, lines)
+
+
+def _hand_overs(net: RegionNetwork, peers: Sequence[IPv4Network]) -> dict[str, str]:
+    """Other region's range → the address that takes its traffic."""
+    return {str(peer): str(net.wan_gateway) for peer in peers} if net.wan_gateway else {}
+
+
+def _handed_over(net: RegionNetwork) -> dict[str, str]:
+    """The same as the router has it now."""
+    routes = netns.read(net.router, "-4", "route", "show", "dev", names.BRIDGE)
+    return {route["dst"]: route.get("gateway", "") for route in routes if route.get("protocol") != "kernel"}
 
 
 def _router_rules(net: RegionNetwork, peers: Sequence[IPv4Network]) -> str:
@@ -278,6 +312,13 @@ def _fabric_rules(net: RegionNetwork) -> str:
         return ""
     leafs = "{ " + ", ".join(f'"{leaf.bridge}"' for leaf in net.leafs) + " }"
     return f"    iifname {leafs} oifname != {leafs} drop\n    iifname != {leafs} oifname {leafs} drop"
+
+
+def _rules_differ(net: RegionNetwork, peers: Sequence[IPv4Network]) -> bool:
+    """Compared as nft itself prints both: what is wanted is loaded into a throw-away namespace."""
+    show = ["nft", "list", "table", "ip", names.NFT_TABLE]
+    attempt = ["unshare", "--net", "--", "sh", "-c", f"nft -f - && {' '.join(show)}"]
+    return run(attempt, stdin=_router_rules(net, peers)) != run(netns.inside(net.router, show))
 
 
 def _has_table(where: str | None, family: str) -> bool:

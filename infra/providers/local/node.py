@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import IPv4Address, ip_address
@@ -139,6 +139,19 @@ def plug_in(node: Node, router: str) -> None:
         lines.append(f"link set {cable.port} master {cable.bridge} mtu {cable.mtu_bytes} up")
         lines.append(f'link set {cable.port} alias "{cable.alias}"')
     netns.batch(router, lines)
+
+
+def misplugged(desired: Sequence[Node]) -> set[str]:
+    """The names of those nodes of a region that have not just the declared cables."""
+    found: set[str] = set()
+    ports: dict[str, dict[str, netns.Record]] = {}
+    for node in desired:
+        router = names.router_netns(node.stack, node.region)
+        if router not in ports:
+            ports[router] = netns.links(router) if netns.exists(router) else {}
+        if set(_ports_of(node.name, ports[router])) != {cable.port for cable in node.cables}:
+            found.add(node.name)
+    return found
 
 
 def unplug(stack: str, region: str, name: str) -> None:

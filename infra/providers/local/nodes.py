@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from infra.errors import CausewayError
 from infra.providers.local import containers, vms
-from infra.providers.local.node import FabricPort, Node, NodeState, Progress
+from infra.providers.local.node import FabricPort, Node, NodeState, Progress, misplugged
 from infra.spec import NodeKind
 
 AT_ONCE = 4
@@ -115,4 +115,4 @@ def _each(
         raise CausewayError(f"{len(failures)} of {len(node_names)} {what}: {said}", hint)
 
 
-__all__ = ["FabricPort", "Node", "NodeState", "inspect", "reconcile", "remove_pool"]
+__all__ = ["FabricPort", "Node", "NodeState", "inspect", "misplugged", "reconcile", "remove_pool"]

@@ -67,12 +67,12 @@ class NetworkLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Make it, or complete it."""
-        network.ensure(_network(inputs), [IPv4Network(cidr) for cidr in inputs["peers"]])
+        network.ensure(_network(inputs), _peers(inputs))
         return {}
 
     def observe(self, properties: Properties) -> list[str]:
         """What is wrong with it, if anything."""
-        state = network.inspect(_network(properties))
+        state = network.inspect(_network(properties), _peers(properties))
         return [] if state.up else [state.problem or "it is gone"]
 
     def remove(self, properties: Properties) -> None:
@@ -108,8 +108,9 @@ class NodePoolLifecycle(Lifecycle):
         }
 
     def observe(self, properties: Properties) -> list[str]:
-        """Nodes that are gone, stopped, or not the ones we made."""
+        """Nodes that are gone, stopped, not the ones we made, or cabled to something else."""
         found = nodes.inspect(properties["stack"], properties["region"], properties["pool"])
+        misplugged = nodes.misplugged(_nodes(properties))
         drift = []
         for name, instance in properties["instances"].items():
             if name not in found:
@@ -118,6 +119,8 @@ class NodePoolLifecycle(Lifecycle):
                 drift.append(f"{name}: the node does not run")
             elif found[name].instance_id != instance["id"]:
                 drift.append(f"{name}: another node stands in its place")
+            elif name in misplugged:
+                drift.append(f"{name}: its cables are not those declared")
         return drift
 
     def remove(self, properties: Properties) -> None:
@@ -178,6 +181,10 @@ def _network(inputs: Properties) -> network.RegionNetwork:
             for bridge, addresses in inputs.get("leafs", {}).items()
         ),
     )
+
+
+def _peers(inputs: Properties) -> list[IPv4Network]:
+    return [IPv4Network(cidr) for cidr in inputs["peers"]]
 
 
 def _nodes(inputs: Properties) -> list[nodes.Node]:

@@ -1,0 +1,53 @@
+"""What `up` says of the checks: when they were run, and nothing of a result that is no proof."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.commands import up
+from infra.handoff import verdicts
+from infra.handoff.resources import VerificationLifecycle
+from infra.handoff.verdicts import Check, Verdict, VerificationResult
+
+NOW = datetime(2026, 5, 1, 12, 0, 0, 500, UTC)
+PROVEN = Check("a", "base", "time", Verdict.EFFECTIVE)
+FAILED = Check("b", "base", "time", Verdict.FAILED)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
+    path = verdicts.kept_file("s")
+    path.parent.mkdir(parents=True)
+    return path
+
+
+def test_counts_are_said_to_be_of_now_only_where_they_are() -> None:
+    assert up._age(VerificationResult((PROVEN,), NOW.replace(microsecond=0)), NOW) == "verified now"
+    older = up._age(VerificationResult((PROVEN,), NOW - timedelta(hours=1)), NOW)
+    assert older.startswith(f"verified at {(NOW - timedelta(hours=1)).astimezone():%Y-%m-%d %H:%M:%S}")
+
+
+def test_the_time_of_a_result_is_kept_with_it(kept: Path) -> None:
+    kept.write_text(VerificationResult((PROVEN,), NOW).dump())
+    assert verdicts.read_result("s") == VerificationResult((PROVEN,), NOW.replace(microsecond=0))
+    kept.write_text('{"counts": {}, "checks": []}')
+    assert verdicts.read_result("s").at is None, "another version's"
+
+
+def test_a_result_of_a_part_makes_the_rest_no_younger() -> None:
+    whole = VerificationResult((PROVEN, FAILED), NOW)
+    part = VerificationResult((Check("b", "base", "time", Verdict.EFFECTIVE),), NOW + timedelta(hours=1))
+    assert part.over(whole).at == NOW
+    assert part.over(VerificationResult()).at == part.at
+
+
+def test_what_was_not_proven_last_is_looked_at_again(kept: Path) -> None:
+    lifecycle = VerificationLifecycle()
+    kept.write_text(VerificationResult((PROVEN,), NOW).dump())
+    assert lifecycle.observe({"stack": "s"}) == []
+    kept.write_text(VerificationResult((PROVEN, FAILED), NOW).dump())
+    assert "1 failed" in str(lifecycle.observe({"stack": "s"}))
+    kept.unlink()
+    assert lifecycle.observe({"stack": "s"}), "there is no result"
