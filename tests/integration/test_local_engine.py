@@ -316,9 +316,9 @@ def test_gateways_and_a_fabric_that_are_declared_no_longer_are_seen_and_go() -> 
     picture, peers = network_picture(), [SHANGHAI.cidr]
     leaf = network.Leaf("leaf-0", (IPv4Interface("10.201.240.1/24"),))
     fuller = {
-        "does not send just": (replace(TOKYO, wan_gateway=TOKYO.cidr[300]), peers),
+        "to nobody, and does not": (replace(TOKYO, wan_gateway=TOKYO.cidr[300]), peers),
         "not declared": (replace(TOKYO, leafs=(leaf,)), peers),
-        "does not end just": (TOKYO, [*peers, GROUND.cidr(2)]),
+        "does not refuse just": (TOKYO, [*peers, GROUND.cidr(2)]),
     }
     for problem, (before, more_peers) in fuller.items():
         network.ensure(before, more_peers)

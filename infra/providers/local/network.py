@@ -117,10 +117,10 @@ def _problems(net: RegionNetwork, peers: Sequence[IPv4Network]) -> Iterator[str]
     inner = netns.links(net.router)
     yield from _bridge_problems(net, inner)
     if _handed_over(net) != _hand_overs(net, peers):
-        way = f"the gateway nodes at {net.wan_gateway}" if net.wan_gateway else "no gateway node"
-        yield f"{net.router} does not send just the other regions' traffic to {way}"
+        taker = f"just {net.wan_gateway}" if net.wan_gateway else "nobody"
+        yield f"{net.router} is to hand other regions' traffic to {taker}, and does not"
     if _refused(net) != {str(peer) for peer in peers}:
-        yield f"{net.router} does not end just the ways to the other regions"
+        yield f"{net.router} does not refuse just what is for the other regions"
     device = names.host_uplink(net.stack, net.region)
     if device not in netns.links(None) or names.ROUTER_UPLINK not in inner:
         yield f"the uplink {device} is gone"
