@@ -170,7 +170,7 @@ def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None
 
 
 def _more(difference: Difference, aspect: str) -> list[str]:
-    expected = difference.expected.get(aspect) or ()
+    expected = set(difference.expected.get(aspect) or ())
     return [str(item) for item in difference.found.get(aspect) or () if item not in expected]
 
 
