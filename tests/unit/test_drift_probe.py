@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from infra.drift import probe
+from infra.drift.answer import read_answer
 from infra.drift.looks import KINDS, LARGE_BYTES, Look, shown_key
 from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
@@ -28,6 +29,7 @@ def ask(mode: str, *entries: list[Any], limit_s: int = 20) -> Any:
         check=True,
         timeout=60,
     ).stdout
+    read_answer(said, request)  # nothing that an honest node says is refused
     return json.loads(said)
 
 
