@@ -5,6 +5,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from typing import Any, Literal
 
 from infra.errors import one_line
@@ -165,17 +166,25 @@ def _value(value: Any) -> str:
 def text_diff(key: str, sealed: str, found: str) -> str:
     """A unified diff between the sealed text and the one found; in one piece where the best takes long."""
     name, old, new = posixpath.relpath(key, "/"), sealed.splitlines(), found.splitlines()
-    names = f"sealed/{name}", f"found/{name}"
     try:
-        _Matcher(None, old, new).get_matching_blocks()
-        return "\n".join(difflib.unified_diff(old, new, *names, n=2, lineterm=""))
+        hunks = list(_Matcher(None, old, new).get_grouped_opcodes(2))
     except TooManyStepsError:
         head = len(posixpath.commonprefix([old, new]))
         tail = len(posixpath.commonprefix([old[:head:-1], new[:head:-1]]))
-    old, new = old[head : len(old) - tail], new[head : len(new) - tail]
-    where = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
-    lines = [f"-{line}" for line in old] + [f"+{line}" for line in new]
-    return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", where, *lines])
+        hunks = [[("replace", head, len(old) - tail, head, len(new) - tail)]] if old != new else []
+    lines = [f"--- sealed/{name}", f"+++ found/{name}"] if hunks else []
+    for hunk in hunks:
+        (_, top, _, new_top, _), (_, _, end, _, new_end) = hunk[0], hunk[-1]
+        lines.append(f"@@ -{_range(top, end)} +{_range(new_top, new_end)} @@")
+        for tag, start, stop, new_start, new_stop in hunk:
+            lines += [f"{' ' if tag == 'equal' else '-'}{line}" for line in old[start:stop]]
+            lines += [f"+{line}" for line in new[new_start:new_stop] if tag != "equal"]
+    return "\n".join(lines)
+
+
+def _range(top: int, end: int) -> str:
+    """Lines as a hunk names them: of none, the line before."""
+    return f"{top + 1 if end > top else top},{end - top}"
 
 
 class TooManyStepsError(Exception):
@@ -192,7 +201,8 @@ class _Matcher(difflib.SequenceMatcher[str]):
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
-        self.steps -= sum(len(self.b2j.get(line, ())) + 1 for line in self.a[alo:ahi])
+        lines = self.a[alo:ahi]
+        self.steps -= len(lines) + sum(map(len, map(self.b2j.get, lines, repeat([]))))
         if self.steps < 0:
             raise TooManyStepsError
         return super().find_longest_match(alo, ahi, blo, bhi)

@@ -188,7 +188,7 @@ def keep_login(found: Obstacles, fingerprint: str) -> None:
 
 
 def _more(difference: Difference, aspect: str) -> list[str]:
-    expected = difference.expected.get(aspect) or ()
+    expected = set(difference.expected.get(aspect) or ())
     return [str(item) for item in difference.found.get(aspect) or () if item not in expected]
 
 

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.drift import findings, report, scan, seal, trip
 from infra.drift import manifest as manifests
-from infra.drift import report, scan, seal, trip
-from infra.drift.findings import HostReport
+from infra.drift.findings import HostReport, text_diff
+from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.repair import host_plan
@@ -373,3 +374,55 @@ def test_a_manifest_that_cannot_be_read_keeps_no_other_node_from_being_sealed() 
     assert len(said) == 1
     assert said[0].startswith(f"{ODD}: not sealed: ")
     assert all(load_manifest("s", name) for name in HOSTS if name != ODD)
+
+
+def test_texts_that_are_too_long_or_too_many_are_not_compared_and_what_differs_is_named() -> None:
+    sealed_before()
+    most = TEXT_LIMIT_BYTES
+    answer = json.loads(encoded(SCAN_HONEST))
+    for _number, difference in answer["values"]:
+        difference["text"] = "x" * most
+    answer["values"][1][1]["text"] = "x" * (most + 1)
+    found = scanned(one_says(encoded(answer), SCAN_HONEST))[ODD]
+    shown = [difference.diff is not None for difference in found.differences]
+    assert shown == [True, False, True, True, True, *[False] * (len(FOUND) - 5)]
+    can_be_shown(found)
+
+
+def numbered(count: int, between: tuple[int, ...] = ()) -> str:
+    return "".join(f"{number}\n" + "new\n" * (number in between) for number in range(count))
+
+
+def test_a_diff_has_a_hunk_per_change_and_one_in_all_where_that_takes_long() -> None:
+    short = text_diff("/etc/x", numbered(3000), numbered(3000, (5, 2990)))
+    assert [line for line in short.splitlines() if line.startswith("@@")] == [
+        "@@ -5,4 +5,5 @@",
+        "@@ -2990,4 +2991,5 @@",
+    ]
+    hard = "".join(f"{number}\nnew {number}\n" for number in range(4000))
+    lines = text_diff("/etc/x", "head\n" + numbered(4000) + "tail\n", "head\n" + hard + "tail\n").splitlines()
+    assert lines[:3] == ["--- sealed/etc/x", "+++ found/etc/x", "@@ -3,3999 +3,7999 @@"]
+    assert len(lines) == 3 + 3999 + 7999
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")), st.booleans())
+def test_a_diff_leads_from_one_text_to_the_other(old: list[str], new: list[str], quick: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if not quick:
+            patch.setattr(findings._Matcher, "steps", 0)
+        lines = text_diff("/x", "\n".join(old), "\n".join(new)).splitlines()
+    assert not lines or old != new
+    at, made = 0, []
+    for line in lines[2:]:
+        if line.startswith("@@"):
+            first, count = map(int, line.split()[1][1:].split(","))
+            start = first - (count > 0)
+            made += old[at:start]
+            at = start
+        elif line[0] == "+":
+            made.append(line[1:])
+        else:
+            assert old[at] == line[1:]
+            made += [line[1:]] * (line[0] == " ")
+            at += 1
+    assert made + old[at:] == new

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.drift import probe
+from infra.drift.answer import read_answer
 from infra.drift.looks import KINDS, LARGE_BYTES, Look, at_least, shown_key
 from infra.drift.node import answer, question
 from infra.drift.trip import PYTHON, probe_source, script
@@ -31,6 +32,7 @@ def ask(mode: str, *entries: list[Any], limit_s: int = 20) -> Any:
         check=True,
         timeout=60,
     ).stdout
+    read_answer(said, request)  # nothing that an honest node says is refused
     return json.loads(said)
 
 

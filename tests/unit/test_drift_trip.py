@@ -6,9 +6,11 @@ import asyncssh
 import pytest
 
 from infra.drift import trip
+from infra.drift.answer import MOST_BYTES, most_bytes
+from infra.drift.looks import TEXT_LIMIT_BYTES
 
 
-async def answer(ends: int | None) -> tuple[bytes, bytes, int | None]:
+async def answer(ends: int | None, says: bytes = b"", most: int = 1000) -> tuple[bytes, bytes, int | None]:
     """What a trip brings from a node whose program ends at once with a status, or whose connection breaks."""
     key = asyncssh.generate_private_key("ssh-ed25519")
 
@@ -20,6 +22,7 @@ async def answer(ends: int | None) -> tuple[bytes, bytes, int | None]:
         if ends is None:
             process.channel.get_connection().abort()
         else:
+            process.stdout.write(says)
             process.exit(ends)
 
     server = await asyncssh.listen(
@@ -27,7 +30,7 @@ async def answer(ends: int | None) -> tuple[bytes, bytes, int | None]:
     )
     connection = await asyncssh.connect("127.0.0.1", server.get_port(), known_hosts=None, config=None)
     try:
-        return await trip.execute(connection, "python3", b"x" * 100_000, 20)
+        return await trip.execute(connection, "python3", b"x" * 100_000, 20, most)
     finally:
         connection.abort()
         server.close()
@@ -40,3 +43,15 @@ def test_a_program_that_ends_before_it_reads_tells_by_its_status_why() -> None:
 def test_a_connection_that_breaks_is_no_program_that_failed() -> None:
     with pytest.raises(trip.TripError, match="the connection broke"):
         asyncio.run(answer(None))
+
+
+def test_what_a_node_says_is_read_to_its_limit_and_no_further() -> None:
+    assert asyncio.run(answer(0, b"x" * 999 + b"\n")) == (b"x" * 999 + b"\n", b"", None)
+    with pytest.raises(trip.TripError, match="it said more than"):
+        asyncio.run(answer(0, b"x" * 100_000, most=1000))
+
+
+def test_an_answer_may_be_as_long_as_what_was_asked_for() -> None:
+    few, many = ({"entries": [["file", "/x", {}, {}]] * number} for number in (1, 100))
+    assert 100 * 2 * TEXT_LIMIT_BYTES < most_bytes(many) < MOST_BYTES
+    assert most_bytes(few) < most_bytes(many)
