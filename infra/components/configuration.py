@@ -44,7 +44,7 @@ class Rollout(pulumi.ComponentResource):
             "roles": roles,
             "contract": value_hash(cluster.contract.model_dump(mode="json")),
             "instances": inventory.instances.apply(value_hash),
-            "ensured": pulumi.Output.all(*ensured).apply(value_hash),
+            "stands_since": pulumi.Output.all(*ensured).apply(value_hash),
         }
         self.verification = Verification(
             "verification", inputs, pulumi.ResourceOptions(parent=self, depends_on=before)

@@ -132,6 +132,8 @@ class Managed(dynamic.Resource):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         outputs = dict.fromkeys((*lifecycle.outputs, *COMMON))
+        if taken := outputs.keys() & inputs.keys():
+            raise ValueError(f"{name}: an output of every {lifecycle.__name__}, and no input: {taken}")
         target = f"{lifecycle.__module__}:{lifecycle.__qualname__}"
         # For `up --replace`, which does not ask `diff`: two of the same name cannot stand at once.
         in_order = pulumi.ResourceOptions(delete_before_replace=True)

@@ -21,7 +21,8 @@ from infra.providers.lifecycle import Managed
 opts = pulumi.ResourceOptions()
 secret = Secret("tunnel", "wireguard", "rotation", opts)
 pulumi.export("fingerprint", secret.fingerprint)
-Managed(here.Shelf, "shelf", {"place": "left", "leafs": os.environ.get("LEAFS")}, opts)
+shelf = Managed(here.Shelf, "shelf", {"place": "left", "leafs": os.environ.get("LEAFS")}, opts)
+Managed(here.Proof, "proof", {"stands_since": pulumi.Output.all(shelf.ensured).apply(str)}, opts)
 """
 HERE = '''
 """A resource that stands as long as its file does; secrets in this folder and not in the checkout."""
@@ -40,8 +41,21 @@ class Shelf(Lifecycle):
     def ensure(self, inputs, known):
         (FOLDER / "shelf").write_text(str(inputs.get("leafs")))
         return {"held": inputs.get("leafs") or "none"}
+    def observe(self, properties):
+        text = (FOLDER / "shelf").read_text()
+        return [] if text == str(properties.get("leafs")) else [f"it holds {text}"]
     def remove(self, properties):
         (FOLDER / "shelf").unlink()
+
+class Proof(Lifecycle):
+    def identity(self, inputs):
+        return "proof"
+    def ensure(self, inputs, known):
+        with (FOLDER / "proofs").open("a") as file:
+            print((FOLDER / "shelf").read_text(), file=file)
+        return {}
+    def remove(self, properties):
+        pass
 '''
 
 
@@ -92,6 +106,10 @@ class Project:
         folder = self.folder / ".causeway" / "stacks" / STACK / "secrets"
         return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
 
+    def proofs(self) -> list[str]:
+        """What every proof so far has seen."""
+        return (self.folder / "proofs").read_text().split()
+
     def shelf(self) -> str | None:
         path = self.folder / "shelf"
         return path.read_text() if path.exists() else None
@@ -120,6 +138,19 @@ def test_what_is_replaced_stands_afterwards(project: Project) -> None:
     assert project.shelf() == "two"
 
 
+def test_what_is_repaired_is_proven_in_the_same_update_and_nothing_else_is(project: Project) -> None:
+    before = project.proofs()
+    project.up("--refresh", LEAFS="two")
+    assert project.proofs() == before, "nothing had to be done"
+    (project.folder / "shelf").write_text("one")
+    project.up("--refresh", LEAFS="two")
+    assert project.proofs() == [*before, "two"]
+    assert project.shelf() == "two"
+    project.up(LEAFS="three")
+    assert project.proofs() == [*before, "two", "three"]
+    project.up(LEAFS="two")
+
+
 def test_an_input_that_is_gone_reaches_the_resource(project: Project) -> None:
     assert project.resources()["shelf"]["outputs"]["held"] == "two"
     project.up()
@@ -127,4 +158,4 @@ def test_an_input_that_is_gone_reaches_the_resource(project: Project) -> None:
     shelf = project.resources()["shelf"]
     assert shelf["outputs"]["held"] == "none"
     assert "leafs" not in shelf["inputs"]
-    assert "3 unchanged" in project.up(), "the stack itself is the third"
+    assert "4 unchanged" in project.up(), "the stack itself is the fourth"
