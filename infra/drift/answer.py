@@ -122,9 +122,9 @@ def _sealed(kind: str, found: Any) -> None:
     for name in ("_sha1", "_type"):
         _require(isinstance(found.get(name), str | None), f"{name} is no text")
     if "_inputs" in found:
-        _require(isinstance(found["_inputs"], dict if kind == "effective" else list), "_inputs is unknown")
-        _require(_is_plain(found["_inputs"]), "_inputs is unknown")
-    _require(_is_list(found.get("_packaged", [])), "_packaged is no list of names")
+        form = dict if kind == "effective" else list | dict
+        _require(isinstance(found["_inputs"], form) and _is_plain(found["_inputs"]), "_inputs is unknown")
+    _require(_is_list(found.get("_packaged", [])), "_packaged is no list")
 
 
 def _aspects(kind: str, found: Iterable[tuple[str, Any]]) -> None:
@@ -174,7 +174,7 @@ def _is_plain(value: Any, depth: int = DEEPEST) -> bool:
     return value is None or isinstance(value, str | bool) or _is_number(value)
 
 
-LISTS = frozenset({"names", "output", "lines", "dropins", "rules", "groups", "members", "keys"})
+LISTS = ("names", "output", "lines", "dropins", "rules", "groups", "members", "keys")
 SHAPES: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(LISTS, _is_list),
     **dict.fromkeys(

@@ -194,7 +194,8 @@ class _Pair:
     def _loss_pct(self) -> float:
         mbps = self._allowed(min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS))
         sent = self._iperf(f"-u -l 1000 -t {UDP_SECONDS} -b {round(mbps * 1e6)}")
-        return round(self._number(sent, "sum", "lost_percent", most=100), 2)
+        lost_pct = self._number(sent, "sum", "lost_percent", most=100, least=-100)
+        return round(max(lost_pct, 0.0), 2)  # less than none is lost where packets came twice
 
     def _tcp(self, options: str = "") -> Rate:
         held = self.found.held_to_mbps
@@ -205,11 +206,11 @@ class _Pair:
         used = end.get("sender_tcp_congestion", "")
         return Rate(mbps, used if isinstance(used, str) and CONTROL_NAME.fullmatch(used) else "")
 
-    def _number(self, end: dict[str, Any], part: str, name: str, most: float) -> float:
+    def _number(self, end: dict[str, Any], part: str, name: str, most: float, least: float = 0) -> float:
         """A figure of iperf3's. CausewayError where there is none, or one that cannot be."""
         of_part = end.get(part)
         value = of_part.get(name) if isinstance(of_part, dict) else None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
             raise self._no_sense(f"{part}.{name} is {str(value)[:SHOWN_CHARS]!r}")
         return float(value)
 
