@@ -198,7 +198,7 @@ def test_a_snapshot_of_every_datacenter_can_be_read(
     done = host.run("systemctl start consul-snapshot.service")
     assert done.rc == 0, host.run("journalctl --unit=consul-snapshot.service --lines=5 --output=cat").stdout
     for name in datacenters(expect):
-        newest = f"$(ls -t {expect.consul_snapshot_dir}/{name}-*.snap | head -n 1)"
+        newest = f"$(ls -t {expect.consul_snapshot_dir}/{name}-????????T??????Z.snap | head -n 1)"
         assert host.run(f"consul snapshot inspect {newest}").rc == 0
     assert (
         host.run("systemctl is-enabled consul-snapshot.timer && systemctl is-active consul-snapshot.timer").rc
