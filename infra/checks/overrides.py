@@ -46,16 +46,22 @@ def _of_group(name: str, regions: list[RegionSpec]) -> list[RegionSpec]:
     """The one region of `region_tokyo` and `pool_tokyo_gpu`; all for groups that may hold any host."""
     if not name.startswith(("region_", "pool_")):
         return regions
-    parts = {region.name: region.name.replace("-", "_") for region in regions}
-    return [
-        region
-        for region in regions
-        if name == f"region_{parts[region.name]}" or name.startswith(f"pool_{parts[region.name]}_")
-    ]
+    return [region for region in regions if name in _groups(region)]
+
+
+def _groups(region: RegionSpec) -> set[str]:
+    """The region's own groups, by their full names: `pool_tokyo_` begins also those of a region `tokyo-a`."""
+    own = {f"region_{region.name}", *(f"pool_{region.name}_{pool.name}" for pool in region.pools)}
+    return {name.replace("-", "_") for name in own}
 
 
 def _of_host(name: str, regions: list[RegionSpec]) -> list[RegionSpec]:
-    return [region for region in regions if name.startswith(f"{region.name}-")]
+    pool, _, number = name.rpartition("-")
+    return [
+        region
+        for region in regions
+        if number.isdecimal() and pool in {f"{region.name}-{each.name}" for each in region.pools}
+    ]
 
 
 def _differences(file: Path, region: RegionSpec) -> Iterator[Problem]:

@@ -71,6 +71,18 @@ def test_other_regions_and_other_files_are_not_looked_at(tmp_path: Path, file: s
     assert found(tmp_path, file, "roce_priority: 4") == []
 
 
+def test_a_region_whose_name_begins_like_another_is_another(tmp_path: Path) -> None:
+    data = cluster(2, **TINY).model_dump(mode="json")
+    longer = {
+        "name": "r-a",
+        "cidr": "10.99.0.0/16",
+        "pools": [{"name": "gpu", "role": "control", "count": 1}],
+    }
+    spec = ClusterSpec.model_validate({**data, "regions": [*data["regions"], longer]})
+    for file in ("group_vars/pool_r_a_gpu.yml", "host_vars/r-a-gpu-0.yml"):
+        assert found(tmp_path, file, "roce_priority: 4", spec) == []
+
+
 def test_packets_larger_than_the_switches_take_are_refused(tmp_path: Path) -> None:
     said = found(tmp_path, "group_vars/all/x.yml", "roce_mtu_bytes: 9300")
     assert [line.split(" (")[0] for line in said] == [

@@ -80,15 +80,21 @@ QUERY = {
 """An empty prefix matches every name: `ssh.query.consul` asks for ssh."""
 MAY_READ = {"policy": "read"}
 MAY_WRITE = {"policy": "write"}
+MAY_NOTHING = {"policy": "deny"}
 
 
-def rules_of(kind: dict[str, Any]) -> str:
-    """The rights of a kind of node: its own nodes and services to write, everybody's to read."""
+def rules_of(kind: dict[str, Any], kinds: list[str]) -> str:
+    """The rights of a kind of node: its own nodes and services to write, everybody's to read.
+
+    The prefix of `gpu` is also that of the nodes of `gpu-a`. Consul goes by the longest prefix that has a
+    rule, so a rule for each such kind among all `kinds` takes away what is not meant.
+    """
     own = kind["name"] + "-"
+    others = sorted(name + "-" for name in kinds if name.startswith(own))
     return json.dumps(
         {
-            "node_prefix": {"": MAY_READ, own: MAY_WRITE},
-            "agent_prefix": {own: MAY_WRITE},
+            "node_prefix": {"": MAY_READ, own: MAY_WRITE, **dict.fromkeys(others, MAY_READ)},
+            "agent_prefix": {own: MAY_WRITE, **dict.fromkeys(others, MAY_NOTHING)},
             "service_prefix": {"": MAY_READ},
             "service": dict.fromkeys(sorted(kind["services"]), MAY_WRITE),
             "query_prefix": {"": MAY_READ},
@@ -117,7 +123,8 @@ class Access:
 
     def grant(self, kinds: list[dict[str, Any]], tokens: dict[str, dict[str, str]]) -> None:
         """Policies and tokens: all that are named, and none of ours that is not."""
-        rules = {kind["name"]: rules_of(kind) for kind in kinds}
+        names = [kind["name"] for kind in kinds]
+        rules = {kind["name"]: rules_of(kind, names) for kind in kinds}
         rules[REPLICATION] = replication_rules()
         policies = {policy["Name"]: policy for policy in self.agent.get("/v1/acl/policies")}
         held = {token["AccessorID"]: token for token in self.agent.get("/v1/acl/tokens")}

@@ -167,6 +167,16 @@ def test_a_node_registers_only_what_its_kind_may(
     assert status == 403, said
 
 
+def test_a_node_writes_no_node_of_another_kind(call: Call, expect: Expect, verdict: VerdictRecorder) -> None:
+    if is_server(expect):
+        verdict.not_declared("root on a server has all rights")
+    others = [kind["name"] for kind in expect.consul_node_kinds if kind["name"] != expect.consul_node_kind]
+    for kind in others:  # of a number that no node has: nothing of anybody's is at stake
+        stranger = {"Node": f"{kind}-999999", "Address": "192.0.2.1"}
+        status, said = call("PUT", "/v1/catalog/register", body=stranger)
+        assert status == 403, f"{stranger['Node']}: {said}"
+
+
 def test_nobody_is_heard_without_tls(host: Host, expect: Expect) -> None:
     said = ask(host, SPEAK_PLAINLY, expect.consul_server_addresses[0])
     assert said["rpc"] in ("", "ConnectionResetError"), "a server answers a caller without TLS"
