@@ -1,7 +1,6 @@
 """The contract of a declaration and its plan; what it may hold is in contract.py."""
 
 from dataclasses import asdict
-from ipaddress import IPv4Address
 
 from infra.handoff.contract import (
     Contract,
@@ -108,7 +107,7 @@ def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> Re
         ssh_private_key_file=(existing and existing.ssh_key_file) or generated_key,
         asn=addresses.FIRST_ASN + spec.regions.index(region),
         gateways=tuple(node.name for node in plan.gateways(region.name)),
-        gateway_address=_gateway_address(region, plan),
+        gateway_address=plan.gateway_address(region),
         tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
         wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
         fabric=_fabric(plan.fabrics[region.name]) if region.name in plan.fabrics else None,
@@ -127,15 +126,6 @@ def _discovery(spec: ClusterSpec, discovery: DiscoverySpec, plan: Plan) -> Disco
             for region in spec.regions
         },
     )
-
-
-def _gateway_address(region: RegionSpec, plan: Plan) -> IPv4Address | None:
-    gateways = plan.gateways(region.name)
-    if len(gateways) > 1:
-        return region.shared_gateway_address()
-    if gateways:
-        return gateways[0].address
-    return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
 
 
 def _route(far: RegionSpec, route: Route) -> WanRoute:

@@ -62,6 +62,7 @@ def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:
     servers = _time_servers(contract)
     groups = {
         group_name("region", name): _region(region, servers[name], contract.authorized_keys)
+        | _wan(name, contract)
         for name, region in contract.regions.items()
     }
     pools = {group_name("pool", key): _pool(pool, contract) for key, pool in contract.pools.items()}
@@ -140,6 +141,38 @@ def _time_servers(contract: Contract) -> dict[str, list[str]]:
     return servers
 
 
+def _carried(name: str, contract: Contract) -> set[str]:
+    """The regions to which a region's gateways have links: emulated, or handed over to them at both ends."""
+    made = {key for key, link in contract.links.items() if all(end.address for end in link.ends.values())}
+    return {
+        route.region
+        for route in contract.regions[name].wan_routes
+        if any(path and made.issuperset(path) for path in (route.path, route.backup_path))
+    }
+
+
+def _wan(name: str, contract: Contract) -> dict[str, Any]:
+    """How a region's nodes send what is for other regions."""
+    region = contract.regions[name]
+    if not region.wan_routes:
+        return {}
+    # Not by gateways that have no link there: the machines may know another way.
+    by_us = _carried(name, contract) if region.gateways else {route.region for route in region.wan_routes}
+    via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
+    return {
+        "tcp_tuning_buffer_max_bytes": region.tcp_buffer_max_bytes,
+        "tcp_tuning_wan_routes": [
+            {
+                "cidr": str(route.cidr),
+                "congestion_control": route.congestion_control,
+                "mtu_bytes": route.mtu_bytes,
+                **(via if route.region in by_us else {}),
+            }
+            for route in region.wan_routes
+        ],
+    }
+
+
 def _region(region: RegionContract, time_servers: list[str], keys: tuple[str, ...]) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "base_timezone": region.timezone,
@@ -149,18 +182,6 @@ def _region(region: RegionContract, time_servers: list[str], keys: tuple[str, ..
     }
     if keys:
         variables["base_authorized_keys"] = list(keys)
-    if region.wan_routes:
-        variables["tcp_tuning_buffer_max_bytes"] = region.tcp_buffer_max_bytes
-        via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
-        variables["tcp_tuning_wan_routes"] = [
-            {
-                "cidr": str(route.cidr),
-                "congestion_control": route.congestion_control,
-                "mtu_bytes": route.mtu_bytes,
-                **via,
-            }
-            for route in region.wan_routes
-        ]
     return variables | _roce(region.fabric)
 
 
@@ -191,9 +212,9 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "wan_gateway_asn": region.asn,
         "wan_gateway_region_cidr": str(region.cidr),
-        "wan_gateway_far_cidrs": [str(far.cidr) for key, far in contract.regions.items() if key != name],
+        "wan_gateway_far_cidrs": [str(contract.regions[far].cidr) for far in _gateways_reach(name, contract)],
         "wan_gateway_members": [str(contract.hosts[host].address) for host in region.gateways],
-        "wan_gateway_vip": str(region.gateway_address) if len(region.gateways) > 1 else "",
+        "wan_gateway_vip": str(region.gateway_address or "") if len(region.gateways) > 1 else "",
         "wan_gateway_links": [
             _link(key, name, contract)
             for key, link in contract.links.items()
@@ -204,6 +225,16 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
         roce = region.fabric.roce
         variables["wan_gateway_remarked_dscps"] = sorted({roce.dscp, roce.cnp_dscp})
     return variables
+
+
+def _gateways_reach(name: str, contract: Contract) -> list[str]:
+    """The regions that gateways are to reach, or to call unreachable while no link leads there.
+
+    Between local regions links are the only roads; machines you have may know others.
+    """
+    local = {key for key, region in contract.regions.items() if region.provider == "local"}
+    reached = _carried(name, contract) | (local if name in local else set())
+    return [key for key in contract.regions if key != name and key in reached]
 
 
 def _link(name: str, region: str, contract: Contract) -> dict[str, Any]:

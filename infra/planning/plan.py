@@ -48,6 +48,15 @@ class Plan:
         """The nodes at which a region's WAN links end; none where its router does that."""
         return tuple(node for node in self.region_nodes(region) if node.role == "gateway")
 
+    def gateway_address(self, region: RegionSpec) -> IPv4Address | None:
+        """Where a region's nodes send traffic for others; None where only the machines' own routes know."""
+        gateways = self.gateways(region.name)
+        if len(gateways) > 1:
+            return region.shared_gateway_address()
+        if gateways:
+            return gateways[0].address
+        return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
+
     def pool_nodes(self, region: str, pool: str) -> tuple[PlannedNode, ...]:
         """The nodes of one pool, in node order."""
         return tuple(node for node in self.nodes if (node.region, node.pool) == (region, pool))

@@ -70,6 +70,7 @@ def _region(region: RegionSpec, by_pool: NodesByPool, plan: Plan) -> dict[str, A
     return {
         "cidr": str(region.cidr),
         "provider": region.provider.kind,
+        "gateway_address": str(address) if (address := plan.gateway_address(region)) else None,
         "nodes": sum(pool.count for pool in region.pools),
         "gpus": sum(pool.count * pool.gpus for pool in region.pools),
         "gpus_simulated": region.provider.kind == "local",
@@ -130,6 +131,8 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
     for region in spec.regions:
         console.print(f"\n{region.name} ({region.provider.kind}): {region.cidr}, {region.timezone}")
         console.print(_pools_table(region, by_pool))
+        if text := _gateways_text(region, plan):
+            console.print(text)
         if region.name in plan.fabrics:
             console.print(_fabric_text(plan.fabrics[region.name]))
     for link in spec.wan_links:
@@ -171,6 +174,13 @@ def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
             _span(nodes[0].name, nodes[-1].name),
         )
     return table
+
+
+def _gateways_text(region: RegionSpec, plan: Plan) -> str:
+    """Where nodes send what is for other regions, if that is to gateway nodes."""
+    gateways = plan.gateways(region.name)
+    shared = f", which {len(gateways)} gateways share" if len(gateways) > 1 else ""
+    return f"to other regions by {plan.gateway_address(region)}{shared}" if gateways else ""
 
 
 def _fabric_text(plan: fabric.FabricPlan) -> str:

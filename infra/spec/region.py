@@ -33,7 +33,7 @@ class ExistingProvider(Spec):
     ssh_key_file: str | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
     gateway_address: Address | None = None
-    """A free address that several gateways share (VRRP); unset means the second of the region's range."""
+    """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
 
 
 Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind")]
@@ -100,10 +100,14 @@ class RegionSpec(Spec):
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
 
-    def shared_gateway_address(self) -> IPv4Address:
-        """The address that the region's gateways share, where there are several; one of them holds it."""
-        declared = self.provider.gateway_address if isinstance(self.provider, ExistingProvider) else None
-        return declared or self.cidr.network_address + 2
+    def shared_gateway_address(self) -> IPv4Address | None:
+        """The address that the region's gateways share, where there are several; one of them holds it.
+
+        None where it is not declared among machines you have: there the first addresses are often routers'.
+        """
+        if isinstance(self.provider, ExistingProvider):
+            return self.provider.gateway_address
+        return self.cidr.network_address + 2
 
     def node_kind(self, pool: NodePoolSpec) -> NodeKind | None:
         """What a pool's nodes are; None for machines that exist already."""

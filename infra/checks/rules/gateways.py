@@ -1,6 +1,7 @@
 """Gateway nodes, and the links that need them: backups and WireGuard tunnels."""
 
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from typing import ClassVar
 
 from infra.checks.problem import Problem, Severity, nearest, show
@@ -86,15 +87,15 @@ class TunnelsEndInGateways:
 
 
 class GatewaysShareAnAddress:
-    """Several gateways of a region answer at its second address, whichever of them is up (VRRP)."""
+    """Several gateways of a region answer at one address, whichever of them is up (VRRP), and nobody else."""
 
     id: ClassVar[str] = "gateway-address"
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Regions with several gateways whose second address is a node's."""
+        """Regions with several gateways that share no address, or one that is not free."""
         for index, region in enumerate(spec.regions):
-            count = sum(pool.count for pool in region.pools if pool.role == "gateway")
+            count = _gateways(region)
             if count > 1 and region.provider.kind == "local" and block_size(region.cidr) in (1, 2):
                 message = f"{region.cidr} is too small for the address that {count} gateways share"
                 others = [other.cidr for other in spec.regions if other is not region]
@@ -106,22 +107,39 @@ class GatewaysShareAnAddress:
     @staticmethod
     def _taken(spec: ClusterSpec) -> Iterator[Problem]:
         for index, region in enumerate(spec.regions):
-            provider = region.provider
-            declared = provider.gateway_address if isinstance(provider, ExistingProvider) else None
-            if declared is not None and declared not in region.cidr:
-                message = f"{declared} is outside region {region.name}'s {region.cidr}"
-                path = f"regions[{index}].provider.gateway_address"
-                yield Problem(path, message, str(declared), str(region.cidr))
-        for path, region, _, pool in pools(spec):
-            count = sum(each.count for each in region.pools if each.role == "gateway")
-            if count < 2 or region.cidr.prefixlen > 30:
+            if not isinstance(region.provider, ExistingProvider):
                 continue
-            shared = region.shared_gateway_address()
+            count = _gateways(region)
+            declared, path = region.shared_gateway_address(), f"regions[{index}].provider"
+            if declared is None and count > 1:
+                message = f"{region.name} has {count} gateways, and says not which address they share"
+                hint = (
+                    f"declare gateway_address: a free one in {region.cidr} that no router and no machine has"
+                )
+                yield Problem(path, message, hint=hint)
+            elif declared is not None and declared not in region.cidr:
+                message = f"{declared} is outside region {region.name}'s {region.cidr}"
+                yield Problem(f"{path}.gateway_address", message, str(declared), str(region.cidr))
+            elif declared is not None and not _is_a_machines(declared, region):
+                message = f"{declared} is no machine's address in {region.cidr}"
+                yield Problem(f"{path}.gateway_address", message, str(declared))
+        for path, region, _, pool in pools(spec):
+            count, shared = _gateways(region), region.shared_gateway_address()
             for number, host in enumerate(pool.hosts):
-                if host.address == shared:
+                if count > 1 and host.address == shared:
                     message = f"{shared} is the address that {region.name}'s {count} gateways share"
                     hint = "declare a free one as gateway_address of the region's provider"
                     yield Problem(f"{path}.hosts[{number}].address", message, str(shared), hint=hint)
+
+
+def _gateways(region: RegionSpec) -> int:
+    return sum(pool.count for pool in region.pools if pool.role == "gateway")
+
+
+def _is_a_machines(address: IPv4Address, region: RegionSpec) -> bool:
+    """Whether an address of the region's range can be a machine's: not the network's, nor broadcast."""
+    edges = (region.cidr.network_address, region.cidr.broadcast_address)
+    return region.cidr.prefixlen > 30 or address not in edges
 
 
 def _ends(spec: ClusterSpec) -> Iterator[tuple[str, WanLinkSpec, RegionSpec, LinkEndSpec]]:
@@ -188,19 +206,24 @@ class EndsAreHandedOver:
 
 
 class GatewaysKnowTheirLinks:
-    """A gateway you have is told of a link by its ends; without them nothing goes over it."""
+    """Gateways answer "unreachable" where they know of no link, and one you have knows a link by its ends."""
 
     id: ClassVar[str] = "link-handover-missing"
-    severity: ClassVar[Severity] = "warning"
+    severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Links that end in gateway nodes of the provider `existing` and say not where."""
-        existing = {region.name: region for region in spec.regions if region.provider.kind == "existing"}
+        """Links between gateway nodes that nobody makes: not handed over, or from local to other regions."""
+        kinds = {region.name: region.provider.kind for region in spec.regions}
         for path, link in links(spec):
-            if link.a_end or link.b_end or not {link.a, link.b} <= existing.keys():
+            found = [kinds.get(name) for name in (link.a, link.b)]
+            if link.a_end or link.b_end or "existing" not in found or None in found:
                 continue
             lacking = [region.name for region in _without_gateways(spec, link)]
             untold = [name for name in dict.fromkeys((link.a, link.b)) if name not in lacking]
-            if untold:
+            if untold and "local" in found:
+                local, other = (link.a, link.b) if found[0] == "local" else (link.b, link.a)
+                message = f"{local} is local and {other} is not: nobody makes a link between their gateways"
+                yield Problem(path, message, hint=f"take the gateways out of {' and '.join(untold)}")
+            elif untold:
                 message = f"the gateways of {' and '.join(untold)} are not told where the link is handed over"
                 yield Problem(path, message, hint="declare a_end and b_end, each with its address")
