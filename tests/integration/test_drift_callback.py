@@ -134,6 +134,24 @@ def test_a_part_of_an_included_role_is_a_run_in_part(converge: Callable[..., Rec
     assert not converge(listed=False, play=part)["whole"]
 
 
+@pytest.mark.parametrize("how", ["import_role", "include_role"])
+def test_a_preflight_that_runs_before_all_roles_is_no_run_of_the_role(
+    converge: Callable[..., Records], tmp_path: Path, how: str
+) -> None:
+    look = "- ansible.builtin.command: 'true'\n- ansible.builtin.command: 'true'\n  when: false\n"
+    (tmp_path / "roles" / "one" / "tasks" / "preflight.yml").write_text(look)
+    before = f"""
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.{how}: {{name: one, tasks_from: preflight}}
+"""
+    assert converge(play=before) == {}, "there is nothing to seal"
+    records = converge(play=before + PLAY)
+    assert records["whole"]
+    assert records["handlers"] == ["Touch"]
+
+
 def test_a_run_that_leaves_tasks_out_is_a_run_in_part(
     converge: Callable[..., Records], tmp_path: Path
 ) -> None:

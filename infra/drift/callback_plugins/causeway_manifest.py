@@ -62,7 +62,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         """A finished task: ok or changed; a loop brings one result per item."""
         task = result.task
         role = task._role
-        if role is None or role_name(role) is None:
+        if role is None or role_name(role) is None or only_looks(role):
             return
         name = role_name(role)
         self._saw(name, role)
@@ -84,7 +84,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A skipped task governs nothing, but its role was there."""
         role = result.task._role
-        if role is not None and not result.task.check_mode:
+        if role is not None and not only_looks(role) and not result.task.check_mode:
             self._saw(role_name(role), role)
             self.recorder.seen(result.host.get_name(), role_name(role))
 
@@ -178,6 +178,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 def role_name(role: Any) -> str:
     """A role's plain name."""
     return str(role.get_name(include_role_fqcn=False))
+
+
+def only_looks(role: Any) -> bool:
+    """Whether it is a role's preflight alone, which runs before any role: nothing comes of it."""
+    return role._from_files.get("tasks") in ("preflight", "preflight.yml")
 
 
 def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
