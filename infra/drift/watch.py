@@ -6,6 +6,7 @@ Python 3.8 or newer, standard library only. Exit 0 whenever there is a file, wha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -80,12 +81,21 @@ def text(metrics: dict[str, dict[str, float]]) -> str:
 
 
 def write(folder: str, content: str) -> None:
-    """Whole or not at all: node_exporter may read at any moment. Names without `.prom` are not read."""
-    part = os.path.join(folder, ".causeway_drift.part")
-    with open(part, "w") as file:
-        file.write(content)
-    os.chmod(part, 0o644)
-    os.replace(part, os.path.join(folder, "causeway_drift.prom"))
+    """Whole or not at all: node_exporter may read at any moment. Names without `.prom` are not read.
+
+    The folder may be another user's, or become it meanwhile: nothing that lies there is written through.
+    """
+    part, place = ".causeway_drift.part", os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=place)
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(part, new, 0o600, dir_fd=place), "w") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(part, "causeway_drift.prom", src_dir_fd=place, dst_dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def main(manifest: str, folder: str) -> int:

@@ -11,7 +11,9 @@ A link's interface is found by its address, inside the tunnel where it has one. 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -229,10 +231,21 @@ def exposition(metrics: Metrics, now: float) -> Iterator[str]:
 
 
 def write(path: Path, text: str) -> None:
-    """Whole or not at all: node_exporter may read at any moment."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(text)
-    part.replace(path)
+    """Whole or not at all: node_exporter may read at any moment.
+
+    The folder may be another user's, or become it meanwhile: nothing that lies there is written through.
+    """
+    part, place = f".{path.name}.part", os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=place)
+        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(part, new, 0o600, dir_fd=place), "w") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(part, path.name, src_dir_fd=place, dst_dir_fd=place)
+    finally:
+        os.close(place)
 
 
 def probe(config: dict[str, Any], folder: Path, packets: int) -> None:
