@@ -14,7 +14,7 @@ DOCUMENTATION = r"""
 module: causeway_consul_access
 short_description: Policies, tokens and the prepared query of a Consul datacenter
 description:
-  - Waits until the token is valid here, which in a secondary datacenter takes until it has been replicated.
+  - Waits until the token has its rights here, which in a secondary datacenter takes until both were copied.
   - In the primary datacenter makes one policy and one token per kind of node, and removes those of kinds that
     are not named any more. Policies and tokens whose names do not begin as ours are left alone.
   - In every datacenter makes the prepared query `<service>.query.consul`, which asks the nearest other
@@ -193,7 +193,8 @@ def main() -> None:
     )
     access = Access(Agent(module.params["token"]), module.check_mode)
     try:
-        patiently(lambda: access.agent.get("/v1/acl/token/self"), module.params["wait_s"])
+        # Not the token alone: what it may is copied by itself, and at times later.
+        patiently(lambda: access.agent.get("/v1/acl/policies"), module.params["wait_s"])
         if module.params["primary"]:
             access.grant(module.params["kinds"], module.params["tokens"])
         access.query()
