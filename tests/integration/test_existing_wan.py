@@ -140,34 +140,33 @@ def test_a_dead_line_hands_over_to_the_tunnel_and_takes_back(checkout: Checkout,
 
 
 FOREIGN = {
-    "/etc/wireguard/wg-office.conf": "[Interface]\nPrivateKey = of somebody else\n",
-    "/etc/keepalived/keepalived.conf": "# a web server's\n",
+    "/etc/wireguard/wg-office.conf": "[Interface]\nPrivateKey = of somebody else",
+    "/etc/keepalived/keepalived.conf": "# a web server's",
 }
+GATEWAY = "shanghai-1"
 
 
-def put(machines: Machines, machine: str, files: dict[str, str]) -> None:
+def put(machines: Machines, files: dict[str, str]) -> None:
     for path, text in files.items():
-        write = 'mkdir -p "$(dirname "$1")" && printf %s "$2" >"$1"'
-        machines.on(machine, "sh", "-euc", write, "put", path, text)
+        write = 'mkdir -p "$(dirname "$1")" && printf "%s\\n" "$2" >"$1"'
+        machines.on(GATEWAY, "sh", "-euc", write, "put", path, text)
 
 
-def read(machines: Machines, machine: str, *paths: str) -> dict[str, str]:
-    return {path: machines.on(machine, "cat", path) for path in paths}
+def read(machines: Machines, *paths: str) -> dict[str, str]:
+    return {path: machines.on(GATEWAY, "cat", path) for path in paths}
 
 
-def play(checkout: Checkout, name: str, *words: str, expect: int = 0) -> str:
-    inventory = f"inventories/{checkout.stack}"
-    return checkout.run(
-        "exec", "ansible-playbook", f"playbooks/{name}.yml", "-i", inventory, *words, expect=expect
-    )
+def play(checkout: Checkout, name: str, limit: str, expect: int = 0) -> str:
+    words = ["-i", f"inventories/{checkout.stack}", "--limit", limit]
+    return checkout.run("exec", "ansible-playbook", f"playbooks/{name}.yml", *words, expect=expect)
 
 
 @pytest.mark.usefixtures("stands")
 def test_what_others_have_made_on_a_gateway_stays(checkout: Checkout, machines: Machines) -> None:
-    put(machines, "shanghai-1", FOREIGN)
-    play(checkout, "wan_gateway", "--limit", "shanghai-gateway-0")
-    assert read(machines, "shanghai-1", *FOREIGN) == FOREIGN
-    machines.on("shanghai-1", "rm", *FOREIGN)
+    put(machines, FOREIGN)
+    play(checkout, "wan_gateway", "shanghai-gateway-0")
+    assert read(machines, *FOREIGN) == FOREIGN
+    machines.on(GATEWAY, "rm", *FOREIGN)
 
 
 @pytest.mark.usefixtures("stands")
@@ -175,19 +174,18 @@ def test_what_is_in_the_way_stops_that_machine_before_anything_is_changed(
     checkout: Checkout, machines: Machines
 ) -> None:
     # What the first of all roles would put right would show that it ran.
-    theirs = {"/etc/frr/frr.conf": "router bgp 65001\n", "/etc/hosts": "127.0.0.1 localhost\n"}
-    before = read(machines, "shanghai-1", *theirs, "/etc/causeway-wan-gateway.json")
-    machines.on("shanghai-1", "rm", "/etc/causeway-wan-gateway.json")
-    put(machines, "shanghai-1", theirs)
-    said = play(checkout, "site", "--limit", "region_shanghai", expect=2)
-    assert (
-        "shanghai-gateway-0 was not changed: /etc/frr/frr.conf is somebody else's (router bgp 65001" in said
-    )
-    assert read(machines, "shanghai-1", *theirs) == theirs
+    theirs = {"/etc/frr/frr.conf": "router bgp 65001", "/etc/hosts": "127.0.0.1 localhost"}
+    before = read(machines, *theirs, "/etc/causeway-wan-gateway.json")
+    machines.on(GATEWAY, "rm", "/etc/causeway-wan-gateway.json")
+    put(machines, theirs)
+    said = play(checkout, "site", "region_shanghai", expect=2)
+    assert "shanghai-gateway-0 was not changed: " in said
+    assert "/etc/frr/frr.conf is somebody else's (router bgp 65001" in said
+    assert read(machines, *theirs) == theirs
     recap = said.partition("PLAY RECAP")[2]
     assert re.search(r"shanghai-control-0 .* failed=0", recap), "the others go on"
     assert re.search(r"shanghai-gateway-0 .* changed=0 .* failed=1", recap)
-    put(machines, "shanghai-1", before)
+    put(machines, before)
 
 
 @pytest.mark.usefixtures("stands")
