@@ -15,6 +15,8 @@ MOST_BYTES = 64 << 20
 SHOWN_TEXTS_CHARS = 4 * TEXT_LIMIT_BYTES
 """So much text of one node is compared line by line: that holds up the scan of all others."""
 NAME_CHARS = 128
+VERSION_CHARS = 256
+"""Debian's own are below 100; comparing them takes time that grows with the square of their length."""
 DEEPEST = 4
 LAST_SECOND = 253_402_300_799
 """Of the year 9999, the last that a date can say."""
@@ -154,6 +156,10 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_version(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= VERSION_CHARS
+
+
 def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
@@ -181,9 +187,10 @@ SHAPES: Mapping[str, Callable[[Any], bool]] = {
         ("immutable", "installed", "hold", "reload_needed", "loaded", "up", "exists", "available"), _is_flag
     ),
     **dict.fromkeys(("type", "digest", "mode", "owner", "group", "target", "error"), _is_text),
-    **dict.fromkeys(("version", "active", "enabled", "load", "fragment", "live", "kept", "value"), _is_text),
+    **dict.fromkeys(("active", "enabled", "load", "fragment", "live", "kept", "value"), _is_text),
     **dict.fromkeys(("fstab", "mounted", "qdisc", "route", "uid", "gid", "home", "shell"), _is_text),
     "password": _is_text,
+    "version": _is_version,
     "mtu_bytes": _is_number,
 }
 """Aspect → what its value has to be, where it has one; of another one, any plain value."""

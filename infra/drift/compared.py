@@ -34,6 +34,8 @@ def untouched(task: Task, claim: Claim) -> set[str]:
         return set()
     if claim.kind in ("file", "directory"):
         return {"immutable", *OWNERSHIP} - {what for what in OWNERSHIP if task.args.get(what) is not None}
+    if claim.kind == "group":
+        return {"members"}
     if claim.kind == "user":
         given = {aspect for aspect, name in USERS.items() if task.args.get(name) is not None}
         return USERS.keys() - (

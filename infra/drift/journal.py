@@ -6,6 +6,7 @@ would take our own work for somebody else's.
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from infra.drift.manifest import drift_dir
@@ -24,7 +25,8 @@ def note_changes(stack: str, host: str, changes: Collection[Change]) -> None:
     path = journal_path(stack, host)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with path.open("a") as file:
-        file.write("".join(json.dumps(change) + "\n" for change in changes))
+        # Begins a line of its own also behind one that was cut off.
+        file.write("\n" + "".join(json.dumps(change) + "\n" for change in changes))
 
 
 def noted_changes(stack: str, host: str) -> set[Change]:
@@ -33,7 +35,12 @@ def noted_changes(stack: str, host: str) -> set[Change]:
         lines = journal_path(stack, host).read_text().split("\n")[:-1]
     except FileNotFoundError:
         return set()
-    return {(role, kind, key) for role, kind, key in map(json.loads, lines)}
+    changes = set()
+    for line in filter(None, lines):
+        with suppress(ValueError):
+            role, kind, key = json.loads(line)
+            changes.add((role, kind, key))
+    return changes
 
 
 def keep_changes(stack: str, host: str, left: Collection[Change]) -> None:

@@ -174,9 +174,11 @@ def authorized_key(task: Task) -> Iterator[Claim]:
         raise Uncovered
     path, meant = posixpath.normpath(str(path)), "taken" if task.args.get("state") == "absent" else "own"
     keys = [shown_key(line) for line in str(task.args.get("key") or "").splitlines()]
-    yield Claim("authorized_keys", path, {}, {"own": [], "taken": [], meant: keys})
+    account = task.args.get("user")
+    whose = {"account": str(account)} if account else {}
+    yield Claim("authorized_keys", path, {}, {"own": [], "taken": [], meant: keys} | whose)
     yield Claim("file", path, {}, {"content": False}, ("type", *OWNERSHIP))
-    if account := task.args.get("user"):
+    if account:
         yield Claim("authorized_keys", str(account))  # in other files that sshd reads
 
 
@@ -312,8 +314,9 @@ EFFECTIVE: Mapping[str, Mapping[str, Value]] = {
 
 def derived(claim: Claim) -> Iterator[Claim]:
     """The claim, and those that follow from where its file lies: the directory, the effective settings."""
-    if claim.kind == "authorized_keys" and not claim.key.startswith("/"):
-        sshd = {name: EFFECTIVE["/etc/ssh/sshd_config"][name] for name in ("inputs", "include")}
+    if claim.kind == "authorized_keys":
+        names = () if claim.key.startswith("/") else ("inputs", "include")
+        sshd = {name: EFFECTIVE["/etc/ssh/sshd_config"][name] for name in names}
         claim = replace(claim, how={"own": [], "taken": [], **sshd, **claim.how})
     yield claim
     if claim.kind not in ("file", "link", "absent"):

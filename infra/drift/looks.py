@@ -265,7 +265,8 @@ class Look:
         """The files at or below a path."""
         if not os.path.isdir(start):
             return [start] if os.path.exists(start) else []
-        return sorted(os.path.join(top, name) for top, _, names in os.walk(start) for name in names)
+        names = (os.path.join(top, name) for top, _, names in os.walk(start) for name in names)
+        return sorted(name for name in names if not name.endswith(LEFT_OVER))
 
     def shown(self, text: str, how: How) -> list[str]:
         """A command's lines; one that may carry a password is replaced by its hash."""

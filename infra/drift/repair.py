@@ -14,6 +14,7 @@ from infra.drift.looks import exact_version
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
 from infra.drift.trip import login_fingerprint
+from infra.errors import why
 
 STANDS_ALONE = frozenset(
     {
@@ -158,7 +159,7 @@ def _package(found: Obstacles, difference: Difference, manifest: Manifest) -> No
 def _mount(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
     mounted = difference.expected.get("mounted")
     if mounted and difference.found.get("mounted"):
-        found.remount[difference.key] = str(mounted).split()[-1]
+        found.remount[difference.key] = str(mounted).rpartition(" ")[2]
 
 
 def _sysctl(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
@@ -216,7 +217,11 @@ def plan(
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
-            of_host = host_plan(report, manifest)
+            try:
+                of_host = host_plan(report, manifest)
+            except Exception as error:  # what a node once said may make no sense; the others are repaired
+                planned["unreachable"][report.host] = f"its repair cannot be planned: {why(error)}"
+                continue
             if of_host.obstacles.added_keys:
                 keep_login(of_host.obstacles, login_fingerprint(stack, report.host))
             found = asdict(of_host)

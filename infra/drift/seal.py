@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +16,7 @@ from infra.drift.findings import explain
 from infra.drift.inputs import role_inputs
 from infra.drift.journal import Change, keep_changes, noted_changes
 from infra.drift.kinds import ASPECTS, UNIT_FOLDERS
-from infra.drift.looks import at_least, left_over
+from infra.drift.looks import LEFT_OVER, at_least, left_over
 from infra.drift.manifest import (
     NODE_COPY,
     Entry,
@@ -115,13 +116,15 @@ def same_thing(before: Entry, entry: Entry) -> bool:
 
 def sealed_elsewhere(stack: str, host: str, entry: Entry) -> bool:
     """Whether another node's manifest has the same value of the same thing."""
-    others = (path.stem for path in drift_dir(stack).glob("*.json") if path.stem != host)
-    return any(
-        (known.kind, known.key, known.want) == (entry.kind, entry.key, entry.want)
-        for manifest in (load_manifest(stack, other) for other in others)
-        for part in (manifest.roles.values() if manifest else ())
-        for known in part.entries
-    )
+    for other in (path.stem for path in drift_dir(stack).glob("*.json") if path.stem != host):
+        with suppress(CausewayError):  # another node's broken manifest is that node's failure
+            manifest = load_manifest(stack, other)
+            entries = (
+                known for part in (manifest.roles.values() if manifest else ()) for known in part.entries
+            )
+            if any((e.kind, e.key, e.want) == (entry.kind, entry.key, entry.want) for e in entries):
+                return True
+    return False
 
 
 def updated(before: Entry, entry: Entry) -> bool:
@@ -141,7 +144,7 @@ def changed_inputs(before: Entry, entry: Entry) -> set[str]:
         files = {path: digest for path, digest in files.items() if path in known or is_below(path, entry)}
     updated = set(before.how.get("packaged", ())) & set(entry.how.get("packaged", ()))
     changed = {path for path in {*files, *known} if files.get(path) != known.get(path)}
-    return {path for path in changed - updated if path.startswith("/")}
+    return {path for path in changed - updated if path.startswith("/") and not path.endswith(LEFT_OVER)}
 
 
 def is_below(path: str, entry: Entry) -> bool:
@@ -254,7 +257,7 @@ class HostSeal:
         it, so it is still drift after the run, also where the role or its variables are new ones.
         """
         entry = entry_of(self.stack, claim, found)
-        before = self._before(role, claim)
+        before = self._before(role, claim) or self._before_of_account(role, claim, found)
         if before is None:
             return entry
         if entry.kind == "authorized_keys":
@@ -266,8 +269,10 @@ class HostSeal:
         claims = self.same[claim["kind"], claim["key"]]
         changed = (claim["kind"], claim["key"]) in self.changed
         own = set().union(*(answered_for(same, before.want, found) for same in claims)) | self._allowed(entry)
-        if entry.kind == "package" and updated(before, entry):
+        if entry.kind == "package" and not self._pinned(entry) and updated(before, entry):
             return self._own_hold(before, claims, entry)
+        if entry.kind == "group":
+            own |= self._by_accounts(before, entry)
         if entry.kind == "unit":
             entry = self._own_unit_files(before, entry, changed, own)
             own |= {"dropins", "fragment"}
@@ -276,6 +281,11 @@ class HostSeal:
                 return self._own_hold(before, claims, entry)
             own |= {*before.want, *entry.want} - self._untouched(claims)
         return self._accounted(before, entry, found, own)
+
+    def _by_accounts(self, before: Entry, entry: Entry) -> set[str]:
+        """A group's members, where tasks changed the accounts that joined or left it."""
+        others = set(before.want.get("members") or ()) ^ set(entry.want.get("members") or ())
+        return {"members"} if all(("user", name) in self.changed for name in others) else set()
 
     def _untouched(self, claims: list[Record]) -> set[str]:
         """What none of the tasks that changed a thing can have changed of it."""
@@ -331,10 +341,34 @@ class HostSeal:
         text = next((entry.text for entry in known if entry.text), None)
         return known[0].model_copy(update={"want": want, "text": text}) if want else None
 
+    def _before_of_account(self, role: str, claim: Record, found: Mapping[str, Any]) -> Entry | None:
+        """What was sealed of a file of keys while it was its account's, and no entry of its own.
+
+        A key that is gone from there is not missed.
+        """
+        if claim["kind"] != "authorized_keys" or not (account := claim["how"].get("account")):
+            return None
+        if (known := self._before(role, {**claim, "key": account, "aspects": None})) is None:
+            return None
+        keys = [key for key in found["keys"] if f"{claim['key']}: {key}" in known.want["keys"]]
+        return known.model_copy(update={"want": {"keys": keys}, "how": {}})
+
     def _governed(self) -> set[str]:
         """The keys that tasks of this or an earlier run account for."""
         keys = {claim["key"] for _role, claim in self.claims}
         return keys | {entry.key for part in self.manifest.roles.values() for entry in part.entries}
+
+    def _pinned(self, entry: Entry) -> bool:
+        """Whether a task that had no turn in this run names the package's version."""
+        ran = {role for role, record in self.records.items() if record["whole"]}
+        ran |= {
+            role for role, claim in self.claims if (claim["kind"], claim["key"]) == (entry.kind, entry.key)
+        }
+        parts = (part for role, part in self.manifest.roles.items() if role not in ran and part.declared)
+        at = (entry.kind, entry.key)
+        return any(
+            old.how.get("pinned") for part in parts for old in part.entries if (old.kind, old.key) == at
+        )
 
     def _contents(self, path: str) -> set[str | None]:
         """The hashes that a file may have by what is sealed of it after this run; None for no file."""
@@ -531,7 +565,7 @@ def _problems(seal: HostSeal, error: TripError | None) -> Iterator[str]:
     for role in seal.records:
         yield from (f"{seal.host}: {role}: {line}" for line in seal.manifest.roles[role].problems)
     left = "still differs, no task of this run changes it back"
-    yield from (f"{seal.host}: {left}: {line}" for line in dict.fromkeys(seal.not_repaired))
+    yield from (f"{seal.host}: {left}: {sentence(line)}" for line in dict.fromkeys(seal.not_repaired))
 
 
 def mark_unsealed(seal: HostSeal, why: str) -> None:

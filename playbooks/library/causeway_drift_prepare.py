@@ -187,14 +187,21 @@ class Preparation:
         """Take keys out of a file of authorised keys; the file as it was is kept."""
         file, target = Path(path), self.aside / path.lstrip("/")
         make_room(target)
-        shutil.copy2(file, target)
-        lines = file.read_text().splitlines(keepends=True)
-        part = file.with_name(
-            f".{file.name}.part"
-        )  # whole or not at all: half a file would lock everybody out
-        shutil.copy2(file, part)
-        shutil.chown(part, file.stat().st_uid, file.stat().st_gid)
-        part.write_text("".join(line for line in lines if shown_key(line) not in keys))
+        # The folder is a user's own: nothing that lies there is followed or written through.
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as handle:
+            data, status = handle.read(), os.fstat(handle.fileno())
+        target.write_bytes(data)
+        lines = data.decode(errors="surrogateescape").splitlines(keepends=True)
+        left = "".join(line for line in lines if shown_key(line) not in keys)
+        # Whole or not at all: half a file would lock everybody out.
+        part = file.with_name(f".{file.name}.part")
+        with suppress(FileNotFoundError):
+            part.unlink()
+        new = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(new, "wb") as handle:
+            handle.write(left.encode(errors="surrogateescape"))
+            os.fchown(new, status.st_uid, status.st_gid)
+            os.fchmod(new, status.st_mode & 0o777)
         part.replace(file)
 
     def thaw(self, path: str) -> None:
