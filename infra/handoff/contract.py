@@ -75,6 +75,8 @@ class LinkContract(_Part):
     ends: dict[str, LinkEndContract]
     """By region: `a` and `b`."""
 
+    _in_order = field_validator("ends")(in_natural_order)
+
 
 class WanRoute(_Part):
     """How a region's nodes reach one other region.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+from pydantic import ValidationError
 
 from infra import ROOT
 from infra.handoff.contract import stack_dir
@@ -36,9 +37,13 @@ class SwitchFilesLifecycle(Lifecycle):
 
     def observe(self, properties: Properties) -> list[str]:
         """Files that are missing or say something else."""
+        try:
+            files = _files(properties)
+        except ValidationError:
+            return ["the switches were planned by another version of Causeway"]
         return [
             f"{path.relative_to(ROOT)} is not what `up` wrote"
-            for path, text in _files(properties).items()
+            for path, text in files.items()
             if not path.exists() or path.read_text() != text
         ]
 

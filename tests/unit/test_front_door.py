@@ -38,6 +38,12 @@ def test_up_hands_its_options_on() -> None:
     assert (done.returncode, "--no-such-option" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize("command", ["up", "down"])
+def test_an_empty_name_is_no_stack_and_not_the_default_one(command: str) -> None:
+    done = run(command, "")
+    assert (done.returncode, "''" in done.stderr) == (2, True), done.stderr
+
+
 def test_help_names_every_command() -> None:
     done = run("help")
     assert done.returncode == 0

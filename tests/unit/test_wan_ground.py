@@ -178,3 +178,17 @@ def test_only_what_the_role_made_is_ever_taken_away(
     assert set(gone["tunnels"]) == {f"wg-{name}" for name in (before or set()) - wanted} & marked
     ours = (OURS,) if before is None else (OURS, EARLIER)
     assert gone["shared"] == (not shares and keepalived is not None and keepalived.startswith(ours))
+
+
+def test_what_somebody_elses_ansible_wrote_stays_somebody_elses_at_every_run(
+    ground: ModuleType, tmp_path: Path
+) -> None:
+    foreign = ("etc/keepalived/keepalived.conf", "etc/wireguard/wg-internet.conf")
+    for name in foreign:
+        put(tmp_path, name, EARLIER)
+    for _ in range(2):
+        assert look(ground, link()) == ([], {"tunnels": [], "shared": False})
+        was_here(tmp_path, link(), shares=False)
+    found, gone = look(ground, link(), link("internet", tunnel=True), shares=True)
+    assert [name for name in foreign if not any(name in line for line in found)] == []
+    assert gone == {"tunnels": [], "shared": False}

@@ -56,7 +56,7 @@ def text(name: str) -> str | None:
         return None
 
 
-def is_marked(name: str, *, here_before: bool = True) -> bool:
+def is_marked(name: str, *, here_before: bool) -> bool:
     """Whether a file says in its first line that the role made it."""
     line = (text(name) or "").partition("\n")[0]
     return MARK in line or (here_before and EARLIER_MARK in line)
@@ -79,24 +79,27 @@ class Ground:
         self.links: list[dict[str, Any]] = wanted["links"]
         self.shares: bool = wanted["shares"]
         self.known: list[dict[str, Any]] | None = None
+        self.earlier = False
+        """Whether the role was last here before it had a mark: its list did not say yet what it shares."""
         self.made: set[str] = set()
         try:
             before = json.loads(text(LIST) or "")
             self.known = before["links"]
         except (ValueError, KeyError, TypeError):
             return
+        self.earlier = "shares" not in before
         self.made = {FRR, DAEMONS, *map(tunnel_file, devices(before["links"]))}
         self.made |= {KEEPALIVED} if before.get("shares") else set()
 
     def is_ours(self, name: str) -> bool:
         """Whether the role has made a file."""
-        return name in self.made or is_marked(name, here_before=self.known is not None)
+        return name in self.made or is_marked(name, here_before=self.earlier)
 
     def gone(self) -> dict[str, Any]:
         """What the role has made and does not want any more; not what somebody has put in its place."""
         old = [device for device in devices(self.known or []) if device not in devices(self.links)]
-        ours = [device for device in old if is_marked(tunnel_file(device))]
-        shared = not self.shares and is_marked(KEEPALIVED, here_before=self.known is not None)
+        ours = [device for device in old if is_marked(tunnel_file(device), here_before=self.earlier)]
+        shared = not self.shares and is_marked(KEEPALIVED, here_before=self.earlier)
         return {"tunnels": ours, "shared": shared}
 
     def obstacles(self) -> Iterator[str]:
