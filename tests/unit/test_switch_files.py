@@ -72,9 +72,7 @@ def test_switches_that_are_no_more_leave_no_file(folder: Path) -> None:
 
 def test_switches_of_another_version_are_planned_anew_and_stop_no_refresh(folder: Path) -> None:
     properties = kept(switch_inputs("unit", 0, region(4)))
-    declared = json.loads(properties["region"])
-    declared["pools"][0]["gpu_model"] = "H100 SXM5, 80 GB"
-    properties["region"] = json.dumps(declared)
+    properties["declared"]["pools"][0]["gpu_model"] = "H100 SXM5, 80 GB"
     assert SwitchFilesLifecycle().observe(properties) == [
         "the switches were planned by another version of Causeway"
     ]
