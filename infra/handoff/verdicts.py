@@ -113,7 +113,7 @@ def read_result(stack: str) -> VerificationResult:
     path = kept_file(stack)
     try:
         kept = json.loads(path.read_text())
-    except (OSError, ValueError):
+        at = datetime.fromisoformat(kept["at"]) if kept.get("at") else None
+        return VerificationResult(tuple(map(Check.of, kept["checks"])), at)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return VerificationResult()
-    at = datetime.fromisoformat(kept["at"]) if kept.get("at") else None
-    return VerificationResult(tuple(map(Check.of, kept["checks"])), at)
