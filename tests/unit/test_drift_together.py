@@ -126,12 +126,13 @@ def test_a_version_of_a_megabyte_is_refused_before_it_is_compared() -> None:
 def test_a_host_that_cannot_be_planned_keeps_no_other_from_being_repaired(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    differences = {
+        "odd": Difference("base", "t", "mount", "/m", {"mounted": 7}, {"mounted": "b"}),
+        "other": Difference("base", "t", "file", "/etc/x", {"mode": "0644"}, {"mode": "0600"}),
+    }
     reports = [
-        HostReport(name, "tokyo", "drift", {"base": RoleReport("drift", [Difference("base", "t", *rest)])})
-        for name, rest in {
-            "odd": ("mount", "/m", {"mounted": 7}, {"mounted": "b"}),
-            "other": ("file", "/etc/x", {"mode": "0644"}, {"mode": "0600"}),
-        }.items()
+        HostReport(name, "tokyo", "drift", {"base": RoleReport("drift", [difference])})
+        for name, difference in differences.items()
     ]
     monkeypatch.setattr(repair, "scan_stack", lambda *_, **__: iter(reports))
     monkeypatch.setattr(repair, "load_manifest", lambda _stack, host: Manifest(host=host))

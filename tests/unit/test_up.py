@@ -36,10 +36,13 @@ def test_the_time_of_a_result_is_kept_with_it(kept: Path) -> None:
     assert verdicts.read_result("s").at is None, "another version's"
 
 
-@pytest.mark.parametrize(
-    "said", ["", "[]", "7", '{"checks": 7}', '{"checks": [{}]}', '{"checks": [], "at": 7}', '{"checks": ["x"]}',
-             '{"checks": [{"host": "a", "role": "b", "name": "c", "verdict": "fine", "message": ""}]}'],
-)  # fmt: skip
+UNREADABLE = (
+    *("", "[]", "7", '{"checks": 7}', '{"checks": [{}]}', '{"checks": [], "at": 7}', '{"checks": ["x"]}'),
+    '{"checks": [{"host": "a", "role": "b", "name": "c", "verdict": "fine", "message": ""}]}',
+)
+
+
+@pytest.mark.parametrize("said", UNREADABLE)
 def test_a_result_that_nobody_can_read_is_none_and_stops_no_refresh(kept: Path, said: str) -> None:
     kept.write_text(said)
     assert verdicts.read_result("s") == VerificationResult()
