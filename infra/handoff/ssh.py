@@ -23,7 +23,7 @@ from infra.handoff.contract import Contract, stack_dir
 
 CONNECT_TIMEOUT_S = 10
 PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+={0,3}")
-ALIVE = {"ServerAliveInterval": "10", "ServerAliveCountMax": "6"}
+ALIVE = {"ServerAliveInterval": "5", "ServerAliveCountMax": "3"}
 """By these OpenSSH leaves a machine that has gone silent; where sshd still answers, only a deadline helps."""
 
 

@@ -103,7 +103,12 @@ class Checkout:
         """`kill -9` of the Pulumi CLI; what it had started has to end by itself."""
         os.kill(self.pulumi_of(process), signal.SIGKILL)
         assert "does not stand as declared" in self.finish(process, expect=1)
-        wait_for(lambda: not at_work(self.folder), "an end of all that Pulumi had started", 60)
+        try:
+            wait_for(lambda: not at_work(self.folder), "an end of all that Pulumi had started", 60)
+        except AssertionError as error:
+            pids = ",".join(map(str, at_work(self.folder)))
+            left = said("ps", "-o", "pid,ppid,stat,etimes,args", "-p", pids)
+            raise AssertionError(f"{error}:\n{left}") from None
 
     def up(self, expect: int = 0) -> str:
         """`./run up` of the stack."""

@@ -297,6 +297,7 @@ def _kvm_works(image: Path) -> bool:
         *("-append", "console=ttyS0 panic=-1 rdinit=/bin/true"),
     ]
     try:
-        return "as init process" in run(command, timeout_s=TRIAL_S)
+        # Where it hangs, it ends with us at the latest: nothing else knows of it.
+        return "as init process" in run(["setpriv", "--pdeathsig", "KILL", *command], timeout_s=TRIAL_S)
     except CausewayError:
         return False
