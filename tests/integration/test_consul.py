@@ -302,7 +302,8 @@ def test_a_restart_is_refused_while_another_server_is_ill(stack: Checkout) -> No
         override(stack, SETTINGS.replace("5", "6"))
         words = ("playbooks/consul.yml", "-i", f"inventories/{stack.stack}", "--limit", asked)
         refusal = stack.run("exec", "ansible-playbook", *words, expect=2)
-        assert f"not healthy: {ill}" in refusal
+        # It counts as ill at first, and is no server of theirs any more a little later.
+        assert re.search(f"servers are there, not healthy: {ill}|2 of 3 servers are there", refusal)
         assert started_at(stack, asked) == before
     finally:
         stack.on_node(ill, "systemctl", "start", "consul")
