@@ -58,3 +58,12 @@ def ask(host: Host, script: str, *arguments: str) -> Any:
     done = host.run(words)
     assert done.rc == 0, f"on the node: {done.stderr.strip().splitlines()[-1:]}"
     return json.loads(done.stdout)
+
+
+def run_anew(unit: str) -> str:
+    """The shell command that runs a oneshot unit from its beginning.
+
+    A run that its timer began may be under way, and have looked before: that one is only waited for.
+    """
+    under_way = f'[ "$(systemctl is-active {unit})" = activating ]'
+    return f"{{ if {under_way}; then systemctl start {unit}; fi; systemctl start {unit}; }}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect
+from tests.verify.support import Expect, run_anew
 
 MANIFEST = "/var/lib/causeway/manifest.json"
 TIMER = "causeway-drift-watch.timer"
@@ -39,9 +39,8 @@ def look(host: Host, expect: Expect) -> Iterator[Look]:
         assert host.run(f"mkdir -p /var/lib/causeway && echo '{text}' > {MANIFEST}").rc == 0
 
     def metrics() -> dict[str, float]:
-        done = host.run(
-            f"systemctl start {SERVICE} && cat {expect.drift_watch_metrics_dir}/causeway_drift.prom"
-        )
+        file = f"{expect.drift_watch_metrics_dir}/causeway_drift.prom"
+        done = host.run(f"{run_anew(SERVICE)} && cat {file}")
         assert done.rc == 0, done.stderr
         lines = [line for line in done.stdout.splitlines() if not line.startswith("#")]
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}

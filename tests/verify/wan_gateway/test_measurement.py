@@ -5,7 +5,7 @@ import re
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder
+from tests.verify.support import Expect, VerdictRecorder, run_anew
 from tests.verify.wan_gateway.links import own_links
 
 PROBE = "causeway-wan-probe.service"
@@ -15,9 +15,7 @@ TIMER = "causeway-wan-probe.timer"
 def metrics(host: Host, expect: Expect) -> dict[str, float]:
     """`up{link="trans-sea"}` → value, measured now."""
     file = f"{expect.wan_gateway_metrics_dir}/causeway_wan.prom"
-    # One that is under way already may have begun before the link was there: only waits for its end.
-    under_way = f'[ "$(systemctl is-active {PROBE})" != activating ] || systemctl start {PROBE}'
-    done = host.run(f"{under_way}; systemctl start {PROBE} && cat {file}")
+    done = host.run(f"{run_anew(PROBE)} && cat {file}")
     assert done.rc == 0, done.stderr
     values = re.findall(r"^causeway_wan_(?:link_)?(\S+) (\S+)$", done.stdout, re.MULTILINE)
     return {name: float(value) for name, value in values}
