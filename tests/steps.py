@@ -26,7 +26,6 @@ from tests.step_run import LOGS, ROOT, Run, Step
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 OUTCOMES = Path(os.environ.get("CAUSEWAY_CACHE", "~/.cache/causeway")).expanduser() / "test-outcomes.json"
-SEED = "1"
 QUICK = (
     Step("ruff-check", ("ruff", "check", ".")),
     Step("ruff-format", ("ruff", "format", "--check", "--diff", ".")),
@@ -119,7 +118,6 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--changed", action="store_true", help="skip what passed with the same inputs")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--burn", type=int, default=0, metavar="N", help="keep N cores busy meanwhile")
-    parser.add_argument("--seed", default=SEED, help=f"for what is generated (default: {SEED})")
     return parser.parse_args(words)
 
 
@@ -165,10 +163,9 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
     for line in leftovers.clear():
         print(f"left by a run that was killed, and removed: {line}")
-    print(f"seed: {options.seed}", flush=True)
     run = Run(
         repeated([step for step in steps if step not in same], options.repeat),
-        {leftovers.MARK: leftovers.new_mark(), "CAUSEWAY_TEST_SEED": options.seed},
+        {leftovers.MARK: leftovers.new_mark()},
     )
     started = time.monotonic()
     with _burners(options.burn):
