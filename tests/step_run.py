@@ -12,7 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".causeway" / "logs" / "tests"
-AT_ONCE = 2
+AT_ONCE = 4
+"""Of two cores: a step waits for half of its time, for services to start and for peers to answer."""
 LIMIT_S = 2400  # a step that takes longer hangs
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
@@ -29,7 +30,9 @@ class Step:
     quick: bool = True
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
-    """Measures time, or changes what other steps stand on."""
+    """Measures time, or takes all that a machine has."""
+    ground: bool = False
+    """What every step that needs nodes stands on."""
     folder: Path = ROOT
     proves: tuple[str, ...] = ()
     """The roles and capabilities that fail here when they are broken."""
@@ -92,7 +95,7 @@ class Run:
         return [one.step for one in self.ended if not one.passed]
 
     async def all(self) -> None:
-        """Run the steps in order; one marked `alone` beside no other, and none beside itself."""
+        """Run the steps in order: the ground first, `alone` beside no other, none beside itself."""
         running: dict[asyncio.Task[None], Step] = {}
         while running or (self.waiting and not self.interrupted):
             while not self.interrupted and (step := self._next(list(running.values()))):
@@ -106,7 +109,13 @@ class Run:
     def _next(self, running: list[Step]) -> Step | None:
         """The first step that may start now. A step that runs already holds back its own next turn only."""
         names = {step.name for step in running}
-        step = next((step for step in self.waiting if step.name not in names), None)
+        no_ground = any(step.ground for step in (*running, *self.waiting))
+        ready = (
+            step
+            for step in self.waiting
+            if step.name not in names and (step.quick or step.ground or not no_ground)
+        )
+        step = next(ready, None)
         if step is None or not running:
             return step
         alone = step.alone or any(one.alone for one in running)

@@ -1,7 +1,7 @@
 """Runs the project's tests: `./run test [quick|STEP|ROLE|CAPABILITY…]`, `./run test list`.
 
 A step is one command with a log of its own; a test file that needs nodes is a step, and so is a molecule
-scenario. Two steps run at a time, the quick ones first. At the end stand where the minutes went, which tests
+scenario. Four steps run at a time, the quick ones first. At the end stand where the minutes went, which tests
 are flaky, and what failed. Exit status: 0 all passed, 1 a step failed, 2 no such step.
 """
 
@@ -36,14 +36,16 @@ QUICK = (
 )
 QUICK_TESTS = ("unit", "components", "golden", "repo")
 # Everything else that runs stands on it.
-NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, alone=True)
+NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, ground=True)
 PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
 ALONE = ("test_local_engine", "test_vm", "test_wan")
 """Test files that compare rates and round trips with what is declared, or emulate every instruction of two
-machines: no other load beside them."""
+machines: no other load beside them. They come last, so that the run is drained once."""
+LONG = ("integration-drift", "integration-existing", "integration-survival", "integration-default-stack")
+"""Steps that take minutes of waiting: the shorter ones fill what they leave idle."""
 LATE = ("consul", "existing-wan")
-"""Parts of the names of steps that come last: ./run builds meanwhile the Consul that they need."""
+"""Parts of the names of steps that come late: ./run builds meanwhile the Consul that they need."""
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
 
 
@@ -52,12 +54,15 @@ def all_steps() -> list[Step]:
     folders = [name for name in QUICK_TESTS if any((ROOT / "tests" / name).rglob("test_*.py"))]
     quick_tests = [Step(name, (*PYTEST, f"tests/{name}")) for name in folders]
     nodes = [*_molecule_steps(), *_test_files("integration"), *_test_files("bench")]
-    return [
-        *QUICK,
-        *quick_tests,
-        NODE_IMAGE,
-        *sorted(nodes, key=lambda step: any(word in step.name for word in LATE)),
-    ]
+    return [NODE_IMAGE, *quick_tests, *QUICK, *sorted(nodes, key=_turn)]
+
+
+def _turn(step: Step) -> int:
+    if step.alone:
+        return 3
+    if any(word in step.name for word in LATE):
+        return 2
+    return 0 if step.name in LONG else 1
 
 
 def _molecule_steps() -> Iterator[Step]:

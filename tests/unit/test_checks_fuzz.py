@@ -15,6 +15,8 @@ from infra.cli import main
 GOOD = Path(__file__).parents[1] / "golden" / "good"
 MUTATIONS = 2000
 TEXT_MUTATIONS = 400
+AGREE = 5
+"""Of so many mutations one is asked of `check` as well; nearly all of the time goes into reading YAML."""
 ODD_VALUES: list[Any] = [
     None, True, False, 0, 1, -1, 7, 2**31, 10**30, 0.5, -0.0, 1e308, float("inf"), float("nan"), "", " ",
     "tokyo", "10.81.0.0/16", "0.0.0.0/0", "255.255.255.255/32", "::/0", "Asia/Tokyo", "../../etc/passwd",
@@ -68,9 +70,9 @@ def dump(value: Any) -> str:
     return text.replace("Infinity", ".inf").replace("NaN", ".nan")
 
 
-def outcome(path: Path, capsys: pytest.CaptureFixture[str]) -> int:
-    """The exit code that check and plan agree on."""
-    codes = {main(["check", str(path)]), main(["plan", str(path), "--json"])}
+def outcome(path: Path, capsys: pytest.CaptureFixture[str], *, both: bool) -> int:
+    """The exit code of plan; of `both`, the one that check and plan agree on: each reads the file anew."""
+    codes = {main(["plan", str(path), "--json"])} | ({main(["check", str(path)])} if both else set())
     printed = capsys.readouterr()
     assert "Traceback" not in printed.out + printed.err
     assert len(codes) == 1, path.read_text()
@@ -84,10 +86,10 @@ def declarations() -> list[Any]:
 def test_mutated_declarations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng, originals = seeded(0), declarations()
     seen = dict.fromkeys((0, 2), 0)
-    for _ in range(MUTATIONS):
+    for number in range(MUTATIONS):
         path = tmp_path / "Pulumi.fuzz.yaml"
         path.write_text(dump(mutate(rng.choice(originals), rng)), encoding="utf-8")
-        code = outcome(path, capsys)
+        code = outcome(path, capsys, both=number % AGREE == 0)
         seen[code] += 1
         if code == 0:  # the tables are drawn for whatever is accepted
             assert main(["plan", str(path)]) == 0
@@ -98,11 +100,11 @@ def test_mutated_declarations(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_mutated_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = seeded(1)
     texts = [path.read_bytes() for path in sorted(GOOD.glob("*.yaml"))]
-    for _ in range(TEXT_MUTATIONS):
+    for number in range(TEXT_MUTATIONS):
         text = bytearray(rng.choice(texts))
         for _ in range(rng.randint(1, 4)):
             where = rng.randrange(len(text))
             text[where : where + rng.choice((0, 1, 1, 20))] = rng.choice(ODD_TEXTS)
         path = tmp_path / "Pulumi.fuzz.yaml"
         path.write_bytes(bytes(text))
-        assert outcome(path, capsys) in (0, 2)
+        assert outcome(path, capsys, both=number % AGREE == 0) in (0, 2)

@@ -69,7 +69,7 @@ def test_command_that_is_not_there_is_a_failed_step_with_the_reason() -> None:
     assert "no-such-command does not start" in step.log.read_text()
 
 
-def test_two_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: Path) -> None:
+def test_some_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: Path) -> None:
     note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
     wanted = [("a", False), ("b", False), ("c", True), ("d", False)]
     listed = [Step(name, ("sh", "-c", note, name), alone=alone, folder=Path("/")) for name, alone in wanted]
@@ -77,6 +77,20 @@ def test_two_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: P
     order = (tmp_path / "order").read_text().splitlines()
     assert sorted(order[:2]) == ["start a", "start b"]
     assert order[4:] == ["start c", "end c", "start d", "end d"]
+
+
+def test_what_needs_nodes_waits_for_their_image_and_nothing_else_does(tmp_path: Path) -> None:
+    note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
+    kinds = {"image": (False, True), "nodes": (False, False), "types": (True, False)}
+    run_all(
+        *(
+            Step(name, ("sh", "-c", note, name), quick=quick, ground=ground, folder=Path("/"))
+            for name, (quick, ground) in kinds.items()
+        )
+    )
+    order = (tmp_path / "order").read_text().splitlines()
+    assert sorted(order[:2]) == ["start image", "start types"]
+    assert order.index("start nodes") > order.index("end image")
 
 
 def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,11 +241,12 @@ def test_minutes_stand_per_step_phase_role_and_task() -> None:
         '{"playbook": "converge.yml", "check": false, "took_s": 120, "tasks": [["base", "Install", 90]]}\n'
         '{"playbook": "converge.yml", "check": false, "took_s": 30, "tasks": []}\n'
         '{"playbook": "converge.yml", "check": true, "took_s": 15, "tasks": [["base", "Install", 9]]}\n'
-        '{"playbook": "check_mode.yml", "check": false, "took_s": 16, "tasks": []}\n'
-        '{"playbook": "ver'
+        '{"playbook": "verify.yml", "check": false, "took_s": 35, "tasks": []}\n'
+        '{"playbook": "des'
     )
     said = minutes.table([Ended(step, True, 180.0)])
-    assert said[1] == "    3.0  molecule-base-default  (converge 120 s, idempotence 30 s, check mode 16 s)"
+    expected = "converge 120 s, idempotence 30 s, verify 20 s, check mode 15 s"
+    assert said[1] == f"    3.0  molecule-base-default  ({expected})"
     assert "    2.0  converge" in said
     assert "    1.6  base" in said
     assert said[-1] == "    1.6  base : Install"
