@@ -39,10 +39,16 @@ QUICK_TESTS = ("unit", "components", "golden", "repo")
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, ground=True)
 PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
-ALONE = ("test_local_engine", "test_vm", "test_wan")
-"""Test files that compare rates and round trips with what is declared, or emulate every instruction of two
-machines: no other load beside them. They come last, so that the run is drained once."""
-LONG = ("integration-drift", "integration-existing", "integration-survival", "integration-default-stack")
+ALONE = ("test_local_engine", "test_wan")
+"""Test files that compare rates and round trips with what is declared: no other load beside them. They come
+last, so that the run is drained once."""
+LONG = (
+    "integration-vm",
+    "integration-drift",
+    "integration-existing",
+    "integration-survival",
+    "integration-default-stack",
+)
 """Steps that take minutes of waiting: the shorter ones fill what they leave idle."""
 LATE = ("consul", "existing-wan")
 """Parts of the names of steps that come late: ./run builds meanwhile the Consul that they need."""
@@ -57,12 +63,11 @@ def all_steps() -> list[Step]:
     return [NODE_IMAGE, *quick_tests, *QUICK, *sorted(nodes, key=_turn)]
 
 
-def _turn(step: Step) -> int:
-    if step.alone:
-        return 3
-    if any(word in step.name for word in LATE):
-        return 2
-    return 0 if step.name in LONG else 1
+def _turn(step: Step) -> tuple[int, int]:
+    """Where a step stands among those that need nodes."""
+    if step.name in LONG:
+        return 0, LONG.index(step.name)
+    return 3 if step.alone else 2 if any(word in step.name for word in LATE) else 1, 0
 
 
 def _molecule_steps() -> Iterator[Step]:
