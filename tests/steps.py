@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tests import leftovers, minutes, outcomes
+from tests import leftovers, minutes, outcomes, seed
 from tests.step_run import LOGS, ROOT, Run, Step
 
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
@@ -128,6 +128,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--changed", action="store_true", help="skip what passed with the same inputs")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--burn", type=int, default=0, metavar="N", help="keep N cores busy meanwhile")
+    parser.add_argument("--seed", type=int, metavar="N", help="what generated tests begin with")
     return parser.parse_args(words)
 
 
@@ -173,9 +174,11 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
     for line in leftovers.clear():
         print(f"left by a run that was killed, and removed: {line}")
+    begun = seed.environment(options.seed)
+    print(f"seed: {begun[seed.NAME]}")
     run = Run(
         repeated([step for step in steps if step not in same], options.repeat),
-        {leftovers.MARK: leftovers.new_mark()},
+        {leftovers.MARK: leftovers.new_mark(), **begun},
     )
     started = time.monotonic()
     with _burners(options.burn):

@@ -4,7 +4,7 @@ import os
 
 from hypothesis import settings
 
-# A run that fails must fail again. Fresh examples by hand: HYPOTHESIS_PROFILE=fresh.
+# A run that fails must fail again. Others by hand: `./run test --seed N`, or HYPOTHESIS_PROFILE=fresh.
 # No deadline of their own: the machine may be busy, and timings are never asserted.
 settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
 settings.register_profile("fresh", deadline=None, database=None)

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from infra.cli import main
+from tests.seed import SEED
 
 GOOD = Path(__file__).parents[1] / "golden" / "good"
 MUTATIONS = 2000
@@ -24,7 +25,6 @@ ODD_VALUES: list[Any] = [
     [], {}, [[]], [None], ["tokyo"], {"kind": "existing"}, {"": ""}, [{}],
 ]  # fmt: skip
 ODD_TEXTS = b"|||\t|:|- |{|]|\"|'|\n|#|&a |*a|!x |\xff|%|\x85|<<: |? ".split(b"|")
-SEED = 81
 
 
 def seeded(offset: int) -> random.Random:

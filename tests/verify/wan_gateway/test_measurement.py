@@ -10,6 +10,9 @@ from tests.verify.wan_gateway.links import own_links
 
 PROBE = "causeway-wan-probe.service"
 TIMER = "causeway-wan-probe.timer"
+LONGER, SLACK_MS = 1.5, 25
+"""A round trip of so many times the declared one, and so much more, takes another path: buffers that are
+planned for the declared one fill only a part of the link. The slack is for a busy machine's nodes."""
 
 
 def metrics(host: Host, expect: Expect) -> dict[str, float]:
@@ -31,7 +34,11 @@ def test_every_link_is_measured(host: Host, expect: Expect, verdict: VerdictReco
     for link in links:
         of = f'{{link="{link["name"]}"}}'
         assert found[f"up{of}"] == 1, f"{link['name']}: nothing comes back"
-        assert found[f"rtt_seconds{of}"] > 0
+        rtt_ms, most_ms = found[f"rtt_seconds{of}"] * 1000, LONGER * link["rtt_ms"] + SLACK_MS
+        assert 0 < rtt_ms <= most_ms, (
+            f"{link['name']}: the round trip takes {rtt_ms:.1f} ms, and {link['rtt_ms']:g} ms is declared; "
+            "has the carrier changed the path? `causeway wan measure` shows what there is"
+        )
         assert found[f"loss_ratio{of}"] < 1
         assert found[f"mtu_bytes{of}"] == found[f"declared_mtu_bytes{of}"] == link["mtu_bytes"]
         assert found[f"declared_rtt_seconds{of}"] == pytest.approx(link["rtt_ms"] / 1000)
