@@ -18,7 +18,7 @@ NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
 
 
 def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any]:
-    """The plan as plain values: cluster, stack, regions, wan, routes, discovery, nodes, resources."""
+    """The plan as plain values: cluster, stack, regions, wan, routes, nodes, resources; discovery if any."""
     by_pool = _nodes_by_pool(plan)
     return {
         "cluster": spec.name,
@@ -29,7 +29,7 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
             source: {target: asdict(route) for target, route in routes.items()}
             for source, routes in plan.routes.items()
         },
-        "discovery": _discovery(spec, spec.discovery, plan) if spec.discovery else None,
+        **({"discovery": _discovery(spec, spec.discovery, plan)} if spec.discovery else {}),
         "nodes": [
             {
                 "name": node.name,
