@@ -13,7 +13,7 @@ PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000
 
 
 class WanLink(pulumi.ComponentResource):
-    """One road. Between local regions it is emulated with its delay, rate and loss; where the machines exist
+    """One link. Between local regions it is emulated with its delay, rate and loss; where the machines exist
     already, the carrier's link does, too: its gateways are told where it ends, and hosts how to use it.
     """
 

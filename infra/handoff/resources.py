@@ -1,4 +1,4 @@
-"""The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
+"""The hand-off as Pulumi resources: key, files that Ansible reads, configuration waves, verification."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -266,7 +266,7 @@ class Configuration(Managed, module="causeway", name="Configuration"):
 
 
 class VerificationLifecycle(Lifecycle):
-    """The proof: Testinfra against every node, once the waves are through."""
+    """The verification: Testinfra against every node, once the waves are through."""
 
     outputs = ("effective", "rendered", "unsupported")
     replace_on = ("stack",)
@@ -286,19 +286,19 @@ class VerificationLifecycle(Lifecycle):
         return {kind: counts[Verdict(kind)] for kind in self.outputs}
 
     def observe(self, properties: Properties) -> list[str]:
-        """A stack of which the last look found something else than proofs is looked at again."""
+        """A stack of which the last verification did not pass is verified again."""
         result = read_result(properties["stack"])
         if not result.failed:
             return []
         counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
-        return [f"the last verification did not prove it: {counts}"]
+        return [f"the last verification did not pass: {counts}"]
 
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""
 
 
 class Verification(Managed, module="causeway", name="Verification"):
-    """What was proven, counted: effective, rendered only, unsupported here."""
+    """What was verified, counted: effective, rendered only, unsupported here."""
 
     effective: pulumi.Output[int]
     rendered: pulumi.Output[int]

@@ -230,7 +230,7 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
 def _gateways_reach(name: str, contract: Contract) -> list[str]:
     """The regions that gateways are to reach, or to call unreachable while no link leads there.
 
-    Between local regions links are the only roads; machines you have may know others.
+    Between local regions links are the only paths; machines you have may know others.
     """
     local = {key for key, region in contract.regions.items() if region.provider == "local"}
     reached = _carried(name, contract) | (local if name in local else set())

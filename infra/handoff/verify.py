@@ -1,8 +1,8 @@
-"""Runs the verification of tests/verify against an inventory, and says what is proven.
+"""Runs the verification of tests/verify against an inventory, and says what came of it.
 
     python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--experiments] [--json]
 
-The same tests prove container nodes under molecule and real nodes over SSH.
+The same tests verify container nodes under molecule and real nodes over SSH.
 """
 
 import argparse

@@ -32,7 +32,7 @@ PROVIDER_KEY = "__provider"
 DRIFT = "drift"
 """Output of every resource: what `observe` found to differ. Not empty means that `up` will repair it."""
 ENSURED = "ensured"
-"""Output of every resource: when `ensure` was last called. What is proven of it is proven anew then."""
+"""Output of every resource: when `ensure` was last called. What was verified of it is verified anew then."""
 COMMON = (DRIFT, ENSURED)
 
 

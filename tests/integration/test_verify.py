@@ -68,7 +68,7 @@ def test_host_keys_are_checked_whatever_the_inventory_says() -> None:
 def test_an_inventory_without_features_proves_nothing(tmp_path: Path) -> None:
     result = verify(inventory(tmp_path, "[feature_base]\n"))
     assert result.failed
-    assert "nothing was proven" in result.report()
+    assert "nothing was verified" in result.report()
 
 
 def test_a_silent_host_is_named_and_written_down(tmp_path: Path) -> None:
