@@ -61,9 +61,9 @@ class WanLink(pulumi.ComponentResource):
 
 
 def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:
-    """The networks whose way from a region begins with a link, with the metric of its router's route.
+    """The networks whose path from a region begins with a link, with the metric of its router's route.
 
-    Also those beyond the far region, as long as the way leads over emulated links: every router on it does
+    Also those beyond the far region, as long as the path leads over emulated links: every router on it does
     the same, and knows the next one.
     """
     metrics = {}

@@ -156,7 +156,7 @@ def _wan(name: str, contract: Contract) -> dict[str, Any]:
     region = contract.regions[name]
     if not region.wan_routes:
         return {}
-    # Not by gateways that have no link there: the machines may know another way.
+    # Not by gateways that have no link there: the machines may know another path.
     by_us = _carried(name, contract) if region.gateways else {route.region for route in region.wan_routes}
     via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
     return {
