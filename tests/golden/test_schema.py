@@ -11,11 +11,12 @@ from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from infra.checks import DeclarationError, load
+from infra.checks import DeclarationError, load, parse_spec
 from infra.checks.json_schema import FILE, declaration_schema
 from infra.checks.reference import SECTIONS
 from infra.cli import main
 from tests.golden.test_declarations import HERE, ROOT, cases, compare
+from tests.unit.test_checks_fuzz import declarations, mutate, seeded
 
 MODELINE = re.compile(r"^# yaml-language-server: \$schema=(\S+)$", re.MULTILINE)
 USERS = [*ROOT.glob("Pulumi.*.yaml"), *ROOT.glob("examples/*.yaml")]
@@ -28,6 +29,7 @@ MISSED = {
     "timezone-misspelt": "the tz database knows",
 }
 """Single fields that only `causeway check` finds wrong, and why."""
+MUTATIONS = 1000
 VALIDATOR = Draft202012Validator(declaration_schema())
 
 
@@ -52,6 +54,19 @@ def test_good_declarations_satisfy_it(path: Path) -> None:
     assert complaints({"config": {"causeway:cluster": spec}}) == [], (
         "as a program writes it, with all defaults"
     )
+
+
+def test_whatever_check_accepts_satisfies_it() -> None:
+    """As it was understood: a number in quotes, which `pulumi config set` writes, is one to `check` only."""
+    rng, originals, accepted = seeded(2), declarations(), 0
+    for _ in range(MUTATIONS):
+        try:
+            spec = parse_spec(mutate(rng.choice(originals), rng))
+        except DeclarationError:
+            continue
+        assert complaints(spec.model_dump(mode="json")) == []
+        accepted += 1
+    assert accepted > MUTATIONS // 20
 
 
 def refused_for_one_field() -> Iterator[Path]:
