@@ -1,4 +1,4 @@
-"""A cluster that spans regions: its sites, the roads between them, and the proof that all of it works.
+"""A cluster that spans regions: its sites, the links between them, and the verification of all of it.
 
 `pulumi up` reads `causeway:cluster` from Pulumi.<stack>.yaml and makes it so.
 """

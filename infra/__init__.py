@@ -1,4 +1,4 @@
-"""Causeway: GPU-cluster regions and the roads between them, as code."""
+"""Causeway: GPU-cluster regions and the links between them, as code."""
 
 from pathlib import Path
 

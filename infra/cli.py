@@ -8,13 +8,17 @@ import importlib
 import io
 import os
 import sys
+import tomllib
 from collections.abc import Sequence
+from typing import Any
 
+from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("infra.commands.check", "validate a declaration, offline"),
     "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
+    "schema": ("infra.commands.schema", "print the JSON Schema of declarations, for editors"),
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
@@ -50,19 +54,51 @@ def _run(words: list[str]) -> int:
     if not name:
         _main_parser().parse_args(rest)  # ends the program: help, or what is wrong with the words
         raise AssertionError("argparse lets only known commands pass")
-    module_name, summary = COMMANDS[name]
-    module = importlib.import_module(module_name)
-    parser = argparse.ArgumentParser(prog=f"causeway {name}", description=summary)
+    parser = argparse.ArgumentParser(prog=f"causeway {name}", description=COMMANDS[name][1])
+    module = _module(name)
     module.add_arguments(parser)
     return int(module.run(parser.parse_args(rest)))
 
 
+def _module(name: str) -> Any:
+    return importlib.import_module(COMMANDS[name][0])
+
+
 def _main_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="causeway", description="GPU-cluster regions as code.")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    parser.add_argument(
+        "--completion",
+        action=_Completion,
+        choices=("bash", "zsh"),
+        help="print a script that a shell sources",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, (_, summary) in COMMANDS.items():
         commands.add_parser(name, help=summary)
     return parser
+
+
+class _Version(argparse.Action):
+    """Reads the version where it stands, and only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        print(f"{project['name']} {project['version']}")
+        parser.exit()
+
+
+class _Completion(argparse.Action):
+    """Imports every command, for their arguments."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, __: object = None) -> None:
+        from infra.completion import script
+
+        (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        for name, command in commands.choices.items():
+            _module(name).add_arguments(command)
+        print(script(parser, shell))
+        parser.exit()
 
 
 if __name__ == "__main__":

@@ -73,19 +73,23 @@ def parse_spec(mapping: object, source: Source | None = None) -> ClusterSpec:
     try:
         return ClusterSpec.model_validate(mapping)
     except ValidationError as error:
-        problems = [_translate(detail) for detail in error.errors(include_url=False)]
-        raise DeclarationError((source or Source()).sort(problems)) from None
+        raise DeclarationError((source or Source()).sort(problems_of(error, ClusterSpec))) from None
 
 
-def _translate(detail: ErrorDetails) -> Problem:
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
+    """What `model` found wrong in a mapping, each finding in the words of the declaration."""
+    return [_translate(detail, model) for detail in error.errors(include_url=False)]
+
+
+def _translate(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     kind, found = detail["type"], detail["input"]
-    path, owner = _place(detail["loc"])
+    path, owner, annotation = _place(detail["loc"], model)
     if kind == "extra_forbidden":
         return _unknown_key(path, owner)
     if kind == "missing":
         return Problem(path, f"is missing; {WHAT[owner]} needs it", allowed=_expected(path, owner))
     if kind.startswith("union_tag"):
-        return _provider_kind(path, detail)
+        return _wrong_tag(path, detail, annotation)
     message, allowed, suggestion = _wrong_value(detail)
     if found is None:
         return Problem(path, f"has no value{'; it is ' * bool(allowed)}{allowed}", "nothing", allowed)
@@ -122,50 +126,69 @@ def _unknown_key(path: str, owner: type[BaseModel]) -> Problem:
     return Problem(path, f"{WHAT[owner]} has no such key", key, allowed, hint=hint)
 
 
-def _provider_kind(path: str, detail: ErrorDetails) -> Problem:
-    kinds = ["local", "existing"]
-    given = detail["input"].get("kind") if isinstance(detail["input"], Mapping) else None
-    if detail["type"] == "union_tag_not_found" or given is None:
-        return Problem(f"{path}.kind", f"is missing; it is one of {listing(kinds)}", allowed=listing(kinds))
-    message = f"{show(given)} is not one of {listing(kinds)}"
-    return Problem(f"{path}.kind", message, show(given), listing(kinds), nearest(given, kinds))
+def _wrong_tag(path: str, detail: ErrorDetails, union: Any) -> Problem:
+    """A key that chooses one of several models, such as `kind`, is missing or says none of them."""
+    key = detail["ctx"]["discriminator"].strip("'")
+    choices = [tag for model in _models(union) for tag in _tags(model, key)]
+    given = detail["input"].get(key) if isinstance(detail["input"], Mapping) else None
+    path, allowed = f"{path}.{key}".lstrip("."), listing(choices)
+    if given is None:
+        return Problem(path, f"is missing; it is one of {allowed}", allowed=allowed)
+    return Problem(
+        path, f"{show(given)} is not one of {allowed}", show(given), allowed, nearest(given, choices)
+    )
 
 
-def _place(location: tuple[int | str, ...]) -> tuple[str, type[BaseModel]]:
-    """(path as the user would write it, the model that owns its last key)."""
+def _place(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, type[BaseModel], Any]:
+    """(path as the user would write it, the model that owns its last key, the type of what stands there)."""
     path = ""
-    owner: type[BaseModel] = ClusterSpec
-    annotation: Any = ClusterSpec
+    owner: type[BaseModel] = model
+    annotation: Any = model
     for part in location:
         members = _models(annotation)
         if isinstance(part, int):
             path += f"[{part}]"
-            annotation = next((item for item in get_args(annotation) if item is not Ellipsis), None)
+            annotation = _item(annotation)
             continue
-        tagged = next((model for model in members if len(members) > 1 and _tag(model) == part), None)
-        if tagged is not None:  # pydantic names the chosen kind of provider; the file does not
-            annotation = tagged
+        if len(members) > 1:  # pydantic names what was chosen; the file does not
+            annotation = next(
+                one for one in members if any(part in _tags(one, key) for key in one.model_fields)
+            )
             continue
-        owner = members[0] if members else owner
         path = f"{path}.{part}" if path else part
+        if not members:
+            annotation = _item(annotation)
+            continue
+        owner = members[0]
         known = owner.model_fields.get(part)
         annotation = known.annotation if known else None
-    return path, owner
+    return path, owner, annotation
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
     """The models an annotation allows: one, those of a union, or none."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if get_origin(annotation) in (Union, types.UnionType, Annotated):
-        return [model for item in get_args(annotation) for model in _models(item)]
-    return []
+    return [model for item in _members(annotation) for model in _models(item)]
 
 
-def _tag(model: type[BaseModel]) -> str:
-    kind = model.model_fields.get("kind")
-    choices = get_args(kind.annotation) if kind and get_origin(kind.annotation) is Literal else ()
-    return str(choices[0]) if choices else ""
+def _item(annotation: Any) -> Any:
+    """What each item of a list or a mapping is; None where the annotation allows neither."""
+    if get_origin(annotation) in (tuple, list):
+        return get_args(annotation)[0]
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    return next((found for found in map(_item, _members(annotation)) if found is not None), None)
+
+
+def _members(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType, Annotated) else ()
+
+
+def _tags(model: type[BaseModel], key: str) -> tuple[str, ...]:
+    """What `key` may say to choose this model among others."""
+    field = model.model_fields.get(key)
+    return get_args(field.annotation) if field and get_origin(field.annotation) is Literal else ()
 
 
 def _expected(path: str, owner: type[BaseModel]) -> str:

@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)
     checks = read_result(stack)
     if checks.failed:
-        raise CausewayError(f"stack {stack} stands, and is not proven: {checks.report()}")
+        raise CausewayError(f"stack {stack} stands, and its verification did not pass: {checks.report()}")
     show_standing(contract, measured, checks, started_at, time.monotonic() - started)
     return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
 

@@ -1,4 +1,4 @@
-"""Configuration and proof: the roles wave by wave, then the verification of every node."""
+"""Configuration and verification: the roles wave by wave, then the checks of every node."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Rollout(pulumi.ComponentResource):
     """The roles on every host, one wave after the other, and the checks once all waves are through.
 
     The hashes of roles and variables are inputs, so that a changed role shows in `pulumi preview`. Whatever
-    an update has made, changed or repaired is proven in the same one.
+    an update has made, changed or repaired is verified in the same one.
     """
 
     def __init__(self, inventory: Inventory, opts: pulumi.ResourceOptions | None = None) -> None:

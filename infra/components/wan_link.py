@@ -13,7 +13,7 @@ PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000
 
 
 class WanLink(pulumi.ComponentResource):
-    """One road. Between local regions it is emulated with its delay, rate and loss; where the machines exist
+    """One link. Between local regions it is emulated with its delay, rate and loss; where the machines exist
     already, the carrier's link does, too: its gateways are told where it ends, and hosts how to use it.
     """
 
@@ -61,9 +61,9 @@ class WanLink(pulumi.ComponentResource):
 
 
 def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:
-    """The networks whose way from a region begins with a link, with the metric of its router's route.
+    """The networks whose path from a region begins with a link, with the metric of its router's route.
 
-    Also those beyond the far region, as long as the way leads over emulated links: every router on it does
+    Also those beyond the far region, as long as the path leads over emulated links: every router on it does
     the same, and knows the next one.
     """
     metrics = {}

@@ -27,8 +27,8 @@ from infra.spec import ClusterSpec, DiscoverySpec, ExistingProvider, NodePoolSpe
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
 
-PLANNED = {"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities", "a_end", "b_end"}
-"""What of a link is an input of the plan, or says itself where it is needed."""
+PLAN_INPUTS = {"name", "flows", "mtu_bytes", "single_flow_mbps", "pfc_priorities", "a_end", "b_end"}
+"""Fields of a declared link that only the plan reads: the contract has what was planned from them."""
 
 
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
@@ -149,7 +149,7 @@ def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkC
     tunnelled = link.kind == "vpn"
     pairs = zip(addresses.link_interfaces(index), addresses.tunnel_interfaces(index), strict=True)
     return LinkContract(
-        **link.model_dump(exclude=PLANNED),
+        **link.model_dump(exclude=PLAN_INPUTS),
         **asdict(plan.links[link.name]),
         tunnel_port=addresses.FIRST_TUNNEL_PORT + index if tunnelled else None,
         ends={

@@ -87,9 +87,9 @@ class WanRoute(_Part):
     region: str
     cidr: IPv4Network
     path: tuple[str, ...]
-    """The links on the way, in travelling order."""
+    """The links of the path, in travelling order."""
     backup_path: tuple[str, ...]
-    """The links while those of `path` are down; none when there is no other way."""
+    """The links while those of `path` are down; none when there is no other path."""
     rtt_ms: float
     bandwidth_mbps: float
     loss_pct: float

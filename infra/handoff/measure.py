@@ -67,10 +67,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The way between two regions as found, from host to host. None where it was not measured.
+    """The path between two regions as found, from host to host. None where it was not measured.
 
     Milliseconds for the round trip, per cent in the direction to the target, bytes. `lacking` says
-    what could not be measured of a way that carries packets; `problem` why it carries none.
+    what could not be measured of a path that carries packets; `problem` why it carries none.
     """
 
     declared: WanRoute
@@ -90,7 +90,7 @@ class Measurement:
 
 
 def held_to_mbps(contract: Contract, route: WanRoute) -> float | None:
-    """What replication is sure of on every link of a way and of what stands in for it; None where all of
+    """What replication is guaranteed on every link of a path and of its backup; None where all of
     them are made here."""
     links = [contract.links[name] for name in (*route.path, *route.backup_path)]
     if all(contract.regions[region].provider == "local" for link in links for region in (link.a, link.b)):
@@ -105,7 +105,7 @@ def measure_wan(
     neighbours_only: bool = False,
     compare: bool = True,
 ) -> list[Measurement]:
-    """Measure all pairs of regions with a way between them, one after the other: none disturbs another.
+    """Measure all pairs of regions with a path between them, one after the other: none disturbs another.
 
     A pair that cannot be measured says why; the others are measured all the same. `compare` adds the rate
     with the other congestion control.

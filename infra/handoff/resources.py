@@ -1,4 +1,4 @@
-"""The hand-off as Pulumi resources: the key, the files Ansible reads, the configuration waves, the proof."""
+"""The hand-off as Pulumi resources: key, files that Ansible reads, configuration waves, verification."""
 
 import json
 from collections.abc import Collection, Iterator, Sequence
@@ -19,10 +19,11 @@ from infra.handoff.hashes import value_hash
 from infra.handoff.identities import INSTANCE, identities_file, load_identities
 from infra.handoff.runner import Progress, run_playbook
 from infra.handoff.verdicts import Verdict, read_result
-from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Properties
+from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 
 NOT_CURRENT = "not configured as declared"
 SILENT = "did not answer"
+DIFFERS = "differs"
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
 """What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""
 
@@ -158,7 +159,7 @@ class ConfigurationLifecycle(Lifecycle):
     hosts whose record differs are touched, so an interrupted `up` goes on where it stopped.
     """
 
-    outputs = ("unreachable",)
+    outputs = ("unreachable", "found")
     replace_on = ("stack",)
 
     def identity(self, inputs: Properties) -> str:
@@ -180,30 +181,37 @@ class ConfigurationLifecycle(Lifecycle):
         if stale:
             silent += self._converge(inputs, stale, drifted)
         # As drift, so that the next `up` tries them again even when nothing else has changed.
-        return {"unreachable": silent, DRIFT: [f"{name}: {SILENT}" for name in silent]}
+        return {
+            "unreachable": silent,
+            "found": dict.fromkeys(silent, SILENT),
+            DRIFT: [f"{name}: {SILENT}" for name in silent],
+        }
 
-    def observe(self, properties: Properties) -> list[str]:
+    def observe(self, properties: Properties) -> Observed:
         """Hosts that never took what is declared; on the others, what differs, a sentence each, and the roles
         that are not sealed or stale; and those that cannot be looked at, for nothing is known of them.
         """
         stale = self._stale(properties)
         current = [name for name in properties["hosts"] if name not in stale]
-        found = [f"{name}: {NOT_CURRENT}" for name in stale]
+        found = dict.fromkeys(stale, NOT_CURRENT)
+        sentences = [f"{name}: {NOT_CURRENT}" for name in stale]
         for report in _reports(properties["stack"], current):
-            found += _findings(report)
-        return found
+            sentences += _findings(report)
+            if state := _state(report):
+                found[report.host] = state
+        return Observed(sentences, {"found": found})
 
     def _found(
         self, inputs: Properties, known: Properties, not_current: Collection[str]
     ) -> tuple[set[str], list[str]]:
         """The hosts on which something differs, and those that are silent still: they are asked again."""
-        found = [sentence.partition(": ")[::2] for sentence in known.get(DRIFT) or ()]
-        drifted = {name for name, what in found if what not in (NOT_CURRENT, SILENT)}
-        silent = {name for name, what in found if what == SILENT and name in inputs["hosts"]}
+        found = _last_found(known)
+        drifted = {name for name, state in found.items() if state == DIFFERS}
+        silent = {name for name, state in found.items() if state == SILENT and name in inputs["hosts"]}
         again = _reports(inputs["stack"], sorted(silent.difference(not_current)))
-        now = {report.host: _findings(report) for report in again}
-        still = [name for name, what in now.items() if what == [f"{name}: {SILENT}"]]
-        return drifted | {name for name, what in now.items() if what and name not in still}, still
+        now = {report.host: _state(report) for report in again}
+        drifted |= {name for name, state in now.items() if state == DIFFERS}
+        return drifted, [name for name, state in now.items() if state == SILENT]
 
     def _converge(self, inputs: Properties, stale: list[str], drifted: Collection[str]) -> list[str]:
         """Run the roles on the stale hosts; those that did not answer. CausewayError where one failed."""
@@ -251,13 +259,14 @@ class Configuration(Managed, module="causeway", name="Configuration"):
     """A wave of regions, configured by the roles."""
 
     unreachable: pulumi.Output[list[str]]
+    found: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(ConfigurationLifecycle, name, inputs, opts)
 
 
 class VerificationLifecycle(Lifecycle):
-    """The proof: Testinfra against every node, once the waves are through."""
+    """The verification: Testinfra against every node, once the waves are through."""
 
     outputs = ("effective", "rendered", "unsupported")
     replace_on = ("stack",)
@@ -277,19 +286,19 @@ class VerificationLifecycle(Lifecycle):
         return {kind: counts[Verdict(kind)] for kind in self.outputs}
 
     def observe(self, properties: Properties) -> list[str]:
-        """A stack of which the last look found something else than proofs is looked at again."""
+        """A stack of which the last verification did not pass is verified again."""
         result = read_result(properties["stack"])
         if not result.failed:
             return []
         counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
-        return [f"the last verification did not prove it: {counts}"]
+        return [f"the last verification did not pass: {counts}"]
 
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""
 
 
 class Verification(Managed, module="causeway", name="Verification"):
-    """What was proven, counted: effective, rendered only, unsupported here."""
+    """What was verified, counted: effective, rendered only, unsupported here."""
 
     effective: pulumi.Output[int]
     rendered: pulumi.Output[int]
@@ -297,6 +306,22 @@ class Verification(Managed, module="causeway", name="Verification"):
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(VerificationLifecycle, name, inputs, opts)
+
+
+def _last_found(known: Properties) -> dict[str, str]:
+    """Host → what the last look found there: NOT_CURRENT, SILENT or DIFFERS."""
+    if (found := known.get("found")) is not None:
+        return dict(found)
+    # A state of an older version has the sentences only: `host: what`.
+    told = [sentence.partition(": ")[::2] for sentence in known.get(DRIFT) or ()]
+    return {name: what if what in (NOT_CURRENT, SILENT) else DIFFERS for name, what in told}
+
+
+def _state(report: HostReport) -> str:
+    """What `found` says of a scanned host; empty where nothing differs."""
+    if report.message:
+        return SILENT
+    return DIFFERS if _findings(report) else ""
 
 
 def _findings(report: HostReport) -> list[str]:

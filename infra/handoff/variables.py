@@ -156,7 +156,7 @@ def _wan(name: str, contract: Contract) -> dict[str, Any]:
     region = contract.regions[name]
     if not region.wan_routes:
         return {}
-    # Not by gateways that have no link there: the machines may know another way.
+    # Not by gateways that have no link there: the machines may know another path.
     by_us = _carried(name, contract) if region.gateways else {route.region for route in region.wan_routes}
     via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
     return {
@@ -230,7 +230,7 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
 def _gateways_reach(name: str, contract: Contract) -> list[str]:
     """The regions that gateways are to reach, or to call unreachable while no link leads there.
 
-    Between local regions links are the only roads; machines you have may know others.
+    Between local regions links are the only paths; machines you have may know others.
     """
     local = {key for key, region in contract.regions.items() if region.provider == "local"}
     reached = _carried(name, contract) | (local if name in local else set())

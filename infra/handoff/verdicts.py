@@ -1,8 +1,8 @@
 """What verification found: checks with their verdicts, counted, in words, and kept.
 
-A check is *effective* (proven by behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot
+A check is *effective* (seen in behaviour), *rendered* (a file says so, nothing more), *unsupported* (cannot
 be had on this node), *left out* (an experiment where none is wanted), *failed*, or its host is *unreachable*.
-Only the first counts as proof; no proof at all is a failure.
+Only the first counts as verified; nothing verified at all is a failure.
 """
 
 import json
@@ -59,12 +59,12 @@ class VerificationResult:
 
     @property
     def failed(self) -> bool:
-        """Whether anything failed, did not answer, or nothing at all was proven."""
+        """Whether anything failed, did not answer, or nothing at all was verified."""
         counts = self.counts()
         return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
 
     def report(self) -> str:
-        """One line of counts, then one for everything that is no proof; hosts with the same are together."""
+        """One line of counts, then one for all that is not effective; hosts with the same are together."""
         counts = self.counts()
         lines = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
         together: dict[tuple[Verdict, str, str, str], list[str]] = {}
@@ -78,7 +78,7 @@ class VerificationResult:
                     what = shown(": ".join(part for part in (role, name, message) if part))
                     lines.append(f"{verdict:<11} {_names(hosts)}: {what}")
         if not counts[Verdict.EFFECTIVE]:
-            lines.append("nothing was proven: no check of tests/verify ran, or none passed")
+            lines.append("nothing was verified: no check of tests/verify ran, or none passed")
         return "\n".join(lines)
 
     def dump(self) -> str:

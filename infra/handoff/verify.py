@@ -1,8 +1,8 @@
-"""Runs the verification of tests/verify against an inventory, and says what is proven.
+"""Runs the verification of tests/verify against an inventory, and says what came of it.
 
     python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--experiments] [--json]
 
-The same tests prove container nodes under molecule and real nodes over SSH.
+The same tests verify container nodes under molecule and real nodes over SSH.
 """
 
 import argparse
@@ -53,11 +53,11 @@ def verify(
         expectations = expectations.with_experiments(experiments)
     with Checking(expectations) as checking:
         result = checking.look(on_progress=on_progress)
-    keep(result, expectations, report_file, whole=limit is None)
+    write_result(result, expectations, report_file, whole=limit is None)
     return result
 
 
-def keep(
+def write_result(
     result: VerificationResult, expectations: Expectations, file: Path | None = None, *, whole: bool
 ) -> None:
     """Write a result to a file, or to the stack's folder; one of a part of a stack leaves the rest there."""
@@ -73,7 +73,7 @@ def keep(
         part.replace(file)
 
 
-def stand_by(commands: Iterator[str]) -> VerificationResult | None:
+def verify_when_told(commands: Iterator[str]) -> VerificationResult | None:
     """Be ready to look, then look when told: a repair starts this while its roles still run.
 
     The first command are expectations, as `Expectations.dump` has them; the second is `[host, …]`, those of
@@ -86,7 +86,7 @@ def stand_by(commands: Iterator[str]) -> VerificationResult | None:
         if not (told := next(commands, "")):
             return None
         result = checking.look(json.loads(told))
-    keep(result, expectations, whole=False)
+    write_result(result, expectations, whole=False)
     return result
 
 
@@ -131,7 +131,7 @@ class Checking:
         self.expectations = expectations
         self._folder = tempfile.TemporaryDirectory(prefix="causeway-verify-")
         self._ssh_config = Path(self._folder.name) / "ssh_config"
-        self._shares: list[Share] = []
+        self._processes: list[CheckProcess] = []
         self._problems: dict[str, str | None] = {}
         """Host → why it does not answer, or None."""
 
@@ -141,8 +141,8 @@ class Checking:
         reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
         self._ssh_config.write_text(config_text(reached, folder / "%C"))
         (folder / "expectations.json").write_text(self.expectations.dump())
-        shares = _shares([host for host in hosts if host.features])
-        self._shares = [Share(share, folder, number) for number, share in enumerate(shares)]
+        parts = _parts([host for host in hosts if host.features])
+        self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]
         with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
             problems = pool.map(lambda host: _connect(host, self._ssh_config), hosts)
             self._problems = dict(zip((host.host for host in hosts), problems, strict=True))
@@ -150,8 +150,8 @@ class Checking:
 
     def __exit__(self, *_error: object) -> None:
         """End the processes that wait still, close the connections."""
-        for share in self._shares:
-            share.end()
+        for process in self._processes:
+            process.end()
         for host in self.expectations.hosts:
             if host.connection == "ssh" and self._problems.get(host.host, "") is None:
                 with suppress(subprocess.TimeoutExpired):  # it ends by itself after ControlPersist
@@ -172,8 +172,8 @@ class Checking:
         answering = [host.host for host in wanted if problems[host.host] is None and host.features]
         on_progress(f"verification: {len(answering)} of {len(wanted)} hosts answer")
         done = 0
-        with ThreadPoolExecutor(max(len(self._shares), 1)) as pool:
-            for number, found in pool.map(lambda share: share.look(answering), self._shares):
+        with ThreadPoolExecutor(max(len(self._processes), 1)) as pool:
+            for number, found in pool.map(lambda process: process.look(answering), self._processes):
                 checks += found
                 done += number
                 on_progress(f"verification: {done} of {len(answering)} hosts looked at")
@@ -211,14 +211,14 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 
-def _shares(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
+def _parts(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
     """The hosts, divided so that a few processes a core work side by side, however their roles differ."""
     workers = min(2 * (os.cpu_count() or 1), len(hosts))
     for start in range(workers):
         yield hosts[start::workers]
 
 
-class Share:
+class CheckProcess:
     """One pytest process over some hosts, each with its roles' checks: it collects, then waits to be told."""
 
     def __init__(self, hosts: Sequence[Expectation], folder: Path, number: int) -> None:
@@ -253,7 +253,7 @@ class Share:
         self._tell = os.fdopen(tell, "w")
 
     def look(self, names: Collection[str]) -> tuple[int, list[Check]]:
-        """Run the checks on those of the share's hosts that are named: how many these are, and the checks."""
+        """Run the checks on those of its hosts that are named: how many these are, and the checks."""
         hosts = [host for host in self.hosts if host.host in names]
         limit_s = HOST_TIMEOUT_S * len(hosts)
         problem = f"no answer within {limit_s} s"
@@ -299,7 +299,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.handoff.verify")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
-    source.add_argument("--stand-by", action="store_true", help="what a repair starts; see stand_by")
+    source.add_argument("--stand-by", action="store_true", help="what a repair starts; see verify_when_told")
     parser.add_argument("--limit", help="host pattern, as for ansible-playbook --limit")
     parser.add_argument(
         "--experiments",
@@ -310,7 +310,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
     try:
-        result = stand_by(sys.stdin) if arguments.stand_by else _verify(arguments)
+        result = verify_when_told(sys.stdin) if arguments.stand_by else _verify(arguments)
     except CausewayError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT

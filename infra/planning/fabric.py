@@ -312,11 +312,6 @@ class FabricPlan:
         """Prefix length of the subnet that a group has on a rail."""
         return 32 - _subnet_bits(self.fabric)
 
-    def group_subnet(self, plane: int, rail: int, group: int) -> IPv4Network:
-        """The subnet of one group of nodes on one rail of one plane."""
-        base = int(self.rail_range(plane, rail).network_address)
-        return IPv4Network((base + group * 2 ** (32 - self.subnet_prefix), self.subnet_prefix))
-
     def node_nics(self) -> Iterator[tuple[str, tuple[FabricNic, ...]]]:
         """The nodes on the fabric, in order, each with its ports."""
         for number, (name, _) in enumerate(self.nodes):

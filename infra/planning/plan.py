@@ -26,7 +26,7 @@ class PlannedNode:
 class Plan:
     """What would stand. `links` maps a link's name to what it asks of the hosts.
 
-    `routes` maps a region and another one to the way between them, `ends` a link's name and a region to the
+    `routes` maps a region and another one to the route between them, `ends` a link's name and a region to the
     gateway node at which it ends there; None stands for the region's router, where there is no such node.
     `fabrics` holds the regions that have one, `servers` each region's servers of the service discovery, where
     that is declared.

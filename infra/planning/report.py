@@ -18,7 +18,7 @@ NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
 
 
 def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any]:
-    """The plan as plain values: cluster, stack, regions, wan, routes, discovery, nodes, resources."""
+    """The plan as plain values: cluster, stack, regions, wan, routes, nodes, resources; discovery if any."""
     by_pool = _nodes_by_pool(plan)
     return {
         "cluster": spec.name,
@@ -29,7 +29,7 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
             source: {target: asdict(route) for target, route in routes.items()}
             for source, routes in plan.routes.items()
         },
-        "discovery": _discovery(spec, spec.discovery, plan) if spec.discovery else None,
+        **({"discovery": _discovery(spec, spec.discovery, plan)} if spec.discovery else {}),
         "nodes": [
             {
                 "name": node.name,
@@ -123,7 +123,7 @@ def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
 
 
 def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Console") -> None:
-    """Write a table of pools per region, a paragraph per link, the longer ways, and how many resources."""
+    """Write a table of pools per region, a paragraph per link, the longer paths, and how many resources."""
     gpus = sum(pool.count * pool.gpus for region in spec.regions for pool in region.pools)
     of_stack = f", stack {stack}" if stack else ""
     console.print(f"Cluster {spec.name}{of_stack}: {len(plan.nodes):,} nodes, {gpus:,} GPUs")
@@ -137,9 +137,9 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
             console.print(_fabric_text(plan.fabrics[region.name]))
     for link in spec.wan_links:
         console.print("\n" + _link_text(link, plan))
-    ways = [text for pair in combinations(plan.routes, 2) if (text := _way_text(plan, *pair))]
-    if ways:
-        console.print("\n" + "\n".join(ways))
+    paths = [text for pair in combinations(plan.routes, 2) if (text := _path_text(plan, *pair))]
+    if paths:
+        console.print("\n" + "\n".join(paths))
     if spec.discovery:
         console.print("\n" + _discovery_text(spec, spec.discovery, plan))
     if any(region.provider.kind == "local" for region in spec.regions) and gpus:
@@ -224,15 +224,16 @@ def _end_text(link: WanLinkSpec, region: str, plan: Plan) -> str:
     return f"{where} ({declared.address})" if declared else where
 
 
-def _way_text(plan: Plan, source: str, target: str) -> str:
+def _path_text(plan: Plan, source: str, target: str) -> str:
     """How traffic goes between two regions, where that is more than one link without a backup."""
     route = plan.routes[source].get(target)
     if route is None or (len(route.primary.links) == 1 and route.backup is None):
         return ""
-    way = route.primary
+    path = route.primary
     text = (
-        f"{source} – {target} over {', '.join(way.links)}: {way.rtt_ms:g} ms, {way.bandwidth_mbps:g} Mbit/s, "
-        f"{way.loss_pct:.3g} % loss, MTU {way.mtu_bytes}; {route.congestion_control}"
+        f"{source} – {target} over {', '.join(path.links)}: {path.rtt_ms:g} ms, "
+        f"{path.bandwidth_mbps:g} Mbit/s, {path.loss_pct:.3g} % loss, MTU {path.mtu_bytes}; "
+        f"{route.congestion_control}"
     )
     if route.backup is None:
         return text

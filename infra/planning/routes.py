@@ -1,7 +1,7 @@
-"""Ways from region to region over the declared links, also through regions between, and their TCP settings.
+"""Paths from region to region over the declared links, also through regions between, and their TCP settings.
 
-The way with the shortest round trip carries the traffic; links declared as `backup_of` another do so only
-while that is down. Every choice is the same seen from both ends and from every region on the way, so hop by
+The path with the shortest round trip carries the traffic; links declared as `backup_of` another do so only
+while that is down. Every choice is the same seen from both ends and from every region on the path, so hop by
 hop forwarding follows the plan without loops: Σ 2ⁱ over the links' numbers i decides ties, and no two sets of
 links have the same.
 """
@@ -17,12 +17,12 @@ from infra.spec import ClusterSpec, WanLinkSpec
 Weight = tuple[int, int, int]
 """Round trip in µs (whole numbers add up the same in any order), links, and the sum that decides ties."""
 DOWN_US = 10**12
-"""What a link weighs that is to be avoided: more than any way around it."""
+"""What a link weighs that is to be avoided: more than any path around it."""
 
 
 @dataclass(frozen=True)
 class Path(wan.TcpPlan):
-    """One way between two regions: `links` in travelling order, sums and minima over them.
+    """One path between two regions: `links` in travelling order, sums and minima over them.
 
     Round trip in ms, the narrowest link's rate in Mbit/s, loss in each direction in per cent.
     """
@@ -35,16 +35,16 @@ class Path(wan.TcpPlan):
 
 @dataclass(frozen=True)
 class Route:
-    """How one region reaches another: the way, the one that stands in for it, and settings that fit both.
+    """How one region reaches another: the path, the one that stands in for it, and settings that fit both.
 
     Packets have the primary path's size; where the backup takes smaller ones only, its first tunnel says so.
     """
 
     primary: Path
     backup: Path | None
-    """The way while the primary one's links are down, as far as there is one.
+    """The path while the primary one's links are down, as far as there is one.
 
-    Links declared as their backups; and ways through other regions, where every region has gateway nodes,
+    Links declared as their backups; and paths through other regions, where every region has gateway nodes,
     which tell each other what is down.
     """
     congestion_control: wan.CongestionControl
@@ -67,7 +67,7 @@ class _Link:
 
 Graph = Mapping[str, list[tuple[str, Weight, WanLinkSpec]]]
 """Region → (far region, weight, link) of the links that end there."""
-Ways = dict[str, tuple[WanLinkSpec, ...]]
+Paths = dict[str, tuple[WanLinkSpec, ...]]
 """Far region → the links that lead there."""
 
 
@@ -81,43 +81,43 @@ def plan_routes(spec: ClusterSpec) -> dict[str, dict[str, Route]]:
     detours: dict[frozenset[str], Graph] = {}
     routes: dict[str, dict[str, Route]] = {}
     for source in names:
-        ways = _shortest(graph, source)
+        paths = _shortest(graph, source)
         routes[source] = {}
-        for target in (name for name in names if name in ways and name != source):
-            way = ways[target]
-            around = tuple(stand_ins.get(link.name, link) for link in way)
+        for target in (name for name in names if name in paths and name != source):
+            path = paths[target]
+            around = tuple(stand_ins.get(link.name, link) for link in path)
             if dynamic:
-                down = frozenset(link.name for link in way)
+                down = frozenset(link.name for link in path)
                 if down not in detours:
                     detours[down] = _graph(names, links, down)
                 around = _shortest(detours[down], source)[target]
-            routes[source][target] = plan_route(way, around)
+            routes[source][target] = plan_route(path, around)
     return routes
 
 
 def plan_route(primary: tuple[WanLinkSpec, ...], around: tuple[WanLinkSpec, ...]) -> Route:
-    """A route of these links; `around` is the way while they are down, the same where there is none."""
-    way = _path(primary)
+    """A route of these links; `around` is the path while they are down, the same where there is none."""
+    path = _path(primary)
     backup = _path(around) if around != primary else None
-    ways = [way] if backup is None else [way, backup]
+    paths = [path] if backup is None else [path, backup]
     # One setting has to hold on both, since hosts do not see which of them carries the traffic; but what is
-    # near stays with CUBIC, however far the way around it.
-    far = way.rtt_ms >= wan.LONG_PATH_RTT_MS
-    control = next((path for path in ways if path.congestion_control == "bbr" and far), way)
+    # near stays with CUBIC, however far the path around it.
+    far = path.rtt_ms >= wan.LONG_PATH_RTT_MS
+    control = next((one for one in paths if one.congestion_control == "bbr" and far), path)
     reason = f"on the backup path, {control.reason}" if control is backup else control.reason
     return Route(
-        primary=way,
+        primary=path,
         backup=backup,
         congestion_control=control.congestion_control,
         reason=reason,
-        tcp_buffer_max_bytes=max(path.tcp_buffer_max_bytes for path in ways),
+        tcp_buffer_max_bytes=max(one.tcp_buffer_max_bytes for one in paths),
     )
 
 
 def path_line(links: tuple[WanLinkSpec, ...]) -> wan.Line:
     """Links one after the other as one: RTTs add up, losses combine, the narrowest and smallest counts.
 
-    What one flow has to reach is declared of a link alone, and asks nothing of longer ways.
+    What one flow has to reach is declared of a link alone, and asks nothing of longer paths.
     """
     lines = [wan.line_of(link) for link in links]
     if len(lines) == 1:
@@ -146,7 +146,7 @@ def _path(links: tuple[WanLinkSpec, ...]) -> Path:
 def _graph(names: list[str], links: list[_Link], down: frozenset[str]) -> Graph:
     """The links that carry traffic while those in `down` do not.
 
-    A backup stands in with its primary's weight, so that it is taken rather than a way through other regions.
+    A backup has its primary's weight, so that it is taken rather than a path through other regions.
     """
     weights = {link.spec.name: link.weight for link in links}
     graph: dict[str, list[tuple[str, Weight, WanLinkSpec]]] = {name: [] for name in names}
@@ -160,17 +160,17 @@ def _graph(names: list[str], links: list[_Link], down: frozenset[str]) -> Graph:
     return graph
 
 
-def _shortest(graph: Graph, source: str) -> Ways:
-    """The shortest way from one region to every other it reaches (Dijkstra, 1959)."""
-    ways: Ways = {}
+def _shortest(graph: Graph, source: str) -> Paths:
+    """The shortest path from one region to every other it reaches (Dijkstra, 1959)."""
+    paths: Paths = {}
     queue: list[tuple[Weight, str, tuple[WanLinkSpec, ...]]] = [((0, 0, 0), source, ())]
     while queue:
-        weight, region, way = heapq.heappop(queue)
-        if region in ways:
+        weight, region, path = heapq.heappop(queue)
+        if region in paths:
             continue
-        ways[region] = way
+        paths[region] = path
         for far, more, link in graph[region]:
-            if far not in ways:
+            if far not in paths:
                 total = (weight[0] + more[0], weight[1] + more[1], weight[2] + more[2])
-                heapq.heappush(queue, (total, far, (*way, link)))
-    return ways
+                heapq.heappush(queue, (total, far, (*path, link)))
+    return paths

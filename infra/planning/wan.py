@@ -31,7 +31,7 @@ ENOUGH_OF_TARGET = 0.8
 
 @dataclass(frozen=True)
 class Line:
-    """What traffic meets on its way, over one link or several: ms, Mbit/s, per cent in each direction.
+    """What traffic meets on its path, over one link or several: ms, Mbit/s, per cent in each direction.
 
     `mtu_bytes` is the largest packet inside any tunnel, `flows` how many share the line, and
     `single_flow_mbps` what one of them has to reach, if anything.

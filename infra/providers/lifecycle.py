@@ -14,6 +14,7 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -31,8 +32,16 @@ PROVIDER_KEY = "__provider"
 DRIFT = "drift"
 """Output of every resource: what `observe` found to differ. Not empty means that `up` will repair it."""
 ENSURED = "ensured"
-"""Output of every resource: when `ensure` was last called. What is proven of it is proven anew then."""
+"""Output of every resource: when `ensure` was last called. What was verified of it is verified anew then."""
 COMMON = (DRIFT, ENSURED)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a look found: sentences for people, and the outputs that it brings up to date."""
+
+    drift: list[str]
+    outputs: dict[str, Any]
 
 
 class Lifecycle(ABC):
@@ -51,8 +60,11 @@ class Lifecycle(ABC):
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Make it so, from whatever is there. `known`: the last outputs, empty on create. Returns outputs."""
 
-    def observe(self, properties: Properties) -> list[str] | None:
-        """What differs from `properties` in reality, one sentence each; None when the resource is gone."""
+    def observe(self, properties: Properties) -> list[str] | Observed | None:
+        """What differs from `properties` in reality, one sentence each; None when the resource is gone.
+
+        The sentences are for people. What `ensure` has to know of a look is one of `outputs`.
+        """
         return []
 
     @abstractmethod
@@ -87,10 +99,13 @@ class ByName(dynamic.ResourceProvider):
         """Look at reality: the inputs stay as declared, the drift goes into the outputs."""
         lifecycle, properties = self._open(props)
         with _PlainErrors():
-            drift = lifecycle.observe(properties)
-        if drift is None:
+            seen = lifecycle.observe(properties)
+        if seen is None:
             return dynamic.ReadResult(None, {})
-        return dynamic.ReadResult(id_, {**properties, DRIFT: drift}, _inputs(lifecycle, properties))
+        if not isinstance(seen, Observed):
+            seen = Observed(seen, {})
+        outputs = {**properties, **seen.outputs, DRIFT: seen.drift}
+        return dynamic.ReadResult(id_, outputs, _inputs(lifecycle, properties))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:
         """Changed when an input differs from the last one or is gone, or when the last look found drift."""

@@ -14,7 +14,7 @@ class ClusterSpec(Spec):
     regions: tuple[RegionSpec, ...]
     """The sites."""
     wan_links: tuple[WanLinkSpec, ...] = ()
-    """The roads between regions; the only ones there are."""
+    """The links between regions; packets have no other path."""
     authorized_keys: tuple[KeyLine, ...] = ()
     """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
     discovery: DiscoverySpec | None = None

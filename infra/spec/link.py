@@ -1,4 +1,4 @@
-"""WAN links: the roads between regions, declared as objects of their own."""
+"""WAN links: what joins two regions, declared as objects of their own."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ LinkKind = Literal["dedicated_fiber", "sdwan", "vpn"]
 
 
 class TrafficClasses(Spec):
-    """Shares of a link that classes of traffic are sure of when it is full; what one leaves, others take.
+    """Shares of a link that classes of traffic are guaranteed when it is full; what one leaves, others take.
 
     Classes as in RFC 4594. Together they are at most 100.
     """
@@ -42,7 +42,7 @@ class LinkEndSpec(Spec):
 
 
 class WanLinkSpec(Spec):
-    """One road between two regions, with what the carrier promised for it."""
+    """One link between two regions, with what the carrier promised for it."""
 
     name: str
     """A DNS label of its own."""

@@ -52,7 +52,7 @@ class Machines:
 
 @contextmanager
 def standing(checkout: Checkout, counts: Mapping[str, int]) -> Iterator[Machines]:
-    """Machines in rooms without a road between them; room number i has the range `checkout.cidr(i)`."""
+    """Machines in rooms without a path between them; room number i has the range `checkout.cidr(i)`."""
     stack = f"{checkout.stack}-machines"
     key = checkout.folder.parent / "key"
     said("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))

@@ -52,7 +52,7 @@ class Machine:
         found = [one for one in json.loads(self.run("ip", "-json", "address")) if one["ifname"] == name]
         return found[0] if found else {}
 
-    def settled(self, name: str) -> bool:
+    def has_its_settings(self, name: str) -> bool:
         """Whether an interface has what CONFIG says."""
         link = self.link(name)
         local = [one["local"] for one in link.get("addr_info", []) if one["family"] == "inet"]
@@ -114,7 +114,7 @@ def kept(machines: tuple[Machine, Machine], folder: Path) -> Iterator[tuple[Mach
     """The machines while a keeper keeps rail0."""
     node, leaf = machines
     keeper = subprocess.Popen(node.command("python3", "-c", KEEP, str(PROGRAM), str(folder), "rail0"))
-    wait_for(lambda: node.settled("rail0"), "the first settings", BACK_WITHIN_S)
+    wait_for(lambda: node.has_its_settings("rail0"), "the first settings", BACK_WITHIN_S)
     try:
         yield node, leaf
         assert keeper.poll() is None
@@ -146,7 +146,7 @@ def test_what_is_there_is_set_and_what_is_not_is_named(
 ) -> None:
     node, leaf = machines
     assert "rail0 mtu differs: 1500, not 9000" in apply(node, folder, "look")
-    assert not node.settled("rail0")
+    assert not node.has_its_settings("rail0")
     said = apply(node, folder)
     assert {"rail0 mtu effective", "rail0 up effective", "rail0 address effective"} <= set(said)
     assert "rail0 pfc unsupported: dcb: Attribute read: Operation not supported" in said
@@ -167,7 +167,7 @@ def test_what_is_there_is_set_and_what_is_not_is_named(
 def test_settings_come_back_under_load(kept: tuple[Machine, Machine], fault: str) -> None:
     node, leaf = kept
     node.run("sh", "-c", fault)
-    wait_for(lambda: node.settled("rail0"), f"the settings after {fault}", BACK_WITHIN_S)
+    wait_for(lambda: node.has_its_settings("rail0"), f"the settings after {fault}", BACK_WITHIN_S)
     wait_for(lambda: whole_packets_pass(leaf), "packets of full size", BACK_WITHIN_S)
 
 
@@ -175,7 +175,7 @@ def test_settings_come_back_with_a_new_device(kept: tuple[Machine, Machine]) -> 
     node, leaf = kept
     node.run("ip", "link", "delete", "rail0")
     plug(node, leaf, "rail0")
-    wait_for(lambda: node.settled("rail0"), "the settings of the new device", BACK_WITHIN_S)
+    wait_for(lambda: node.has_its_settings("rail0"), "the settings of the new device", BACK_WITHIN_S)
 
 
 def test_a_missing_interface_is_named_and_the_others_are_set(
@@ -185,7 +185,7 @@ def test_a_missing_interface_is_named_and_the_others_are_set(
     declare(folder, "rail0", "enp65s0", "rail1")
     said = apply(node, folder)
     assert "enp65s0 interface missing: this node has rail0, rail1" in said
-    assert node.settled("rail0")
+    assert node.has_its_settings("rail0")
     assert node.link("rail1")["mtu"] == 9000
 
 

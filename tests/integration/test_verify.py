@@ -11,7 +11,7 @@ from infra import ROOT
 from infra.errors import CausewayError
 from infra.handoff.expectations import Expectation, Expectations, ssh_options
 from infra.handoff.verdicts import Check, Verdict, VerificationResult
-from infra.handoff.verify import Share, _read_expectations, verify
+from infra.handoff.verify import CheckProcess, _read_expectations, verify
 
 PROVES = ("verification",)
 
@@ -68,7 +68,7 @@ def test_host_keys_are_checked_whatever_the_inventory_says() -> None:
 def test_an_inventory_without_features_proves_nothing(tmp_path: Path) -> None:
     result = verify(inventory(tmp_path, "[feature_base]\n"))
     assert result.failed
-    assert "nothing was proven" in result.report()
+    assert "nothing was verified" in result.report()
 
 
 def test_a_silent_host_is_named_and_written_down(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def looked_at(folder: Path, experiments: bool) -> dict[str, Verdict]:
     (folder / "ssh_config").write_text(f"Host n1\n  HostName 127.0.0.1\n  Port {CLOSED_PORT}\n")
     (folder / "expectations.json").write_text(expected.dump())
     hosts = [host for host in expected.hosts if host.features]
-    _, checks = Share(hosts, folder, 0).look(["n1"])
+    _, checks = CheckProcess(hosts, folder, 0).look(["n1"])
     return {found.name: found.verdict for found in checks}
 
 
@@ -149,7 +149,7 @@ def test_only_the_roles_that_are_named_are_expected() -> None:
     assert [host.features for host in left.hosts] == [("base",), ()]
 
 
-def stand_by(*lines: str) -> str:
+def told_to_stand_by(*lines: str) -> str:
     """What the verification says that a repair has ready, told so much and no more."""
     done = subprocess.run(
         [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
@@ -165,13 +165,13 @@ def stand_by(*lines: str) -> str:
 
 
 def test_standing_by_it_looks_at_the_hosts_that_it_is_told() -> None:
-    said = json.loads(stand_by(EXPECTED.dump(), '["n2"]'))
+    said = json.loads(told_to_stand_by(EXPECTED.dump(), '["n2"]'))
     assert [check["host"] for check in said["checks"]] == ["n2"]
 
 
 @pytest.mark.parametrize("lines", [(), (EXPECTED.dump(),)], ids=["told nothing", "told to be ready"])
 def test_standing_by_it_ends_where_nobody_tells_it_to_look(lines: tuple[str, ...]) -> None:
-    assert stand_by(*lines) == ""
+    assert told_to_stand_by(*lines) == ""
 
 
 def test_the_checks_of_nodes_leave_other_tests_alone() -> None:

@@ -94,7 +94,7 @@ def address_of(checkout: Checkout, node: str, interface: str) -> str:
     return checkout.ssh(node, f"ip -4 -br addr show {interface}").split()[2].split("/")[0]
 
 
-def settled(checkout: Checkout, node: str) -> bool:
+def has_its_settings(checkout: Checkout, node: str) -> bool:
     """Whether every fabric interface of a node has what is declared, as far as its kernel knows of it."""
     said = checkout.ssh(node, "causeway-roce check || true").splitlines()
     states = {tuple(line.split(maxsplit=3)[:2]): line.split(maxsplit=3)[2] for line in said}
@@ -128,9 +128,9 @@ def test_what_is_written_by_rdma_carries_the_declared_marking(machines: Checkout
     ids=["link down", "RDMA driver reloaded", "network driver reloaded"],
 )
 def test_the_settings_come_back(machines: Checkout, fault: str) -> None:
-    assert settled(machines, A)
+    assert has_its_settings(machines, A)
     machines.ssh(A, fault)
-    wait_for(lambda: settled(machines, A), f"the settings after: {fault}")
+    wait_for(lambda: has_its_settings(machines, A), f"the settings after: {fault}")
 
 
 def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
@@ -149,7 +149,7 @@ def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
 
 
 def test_the_marking_is_there_after_a_reboot(machines: Checkout) -> None:
-    wait_for(lambda: settled(machines, A), "the settings after the reboot")
+    wait_for(lambda: has_its_settings(machines, A), "the settings after the reboot")
     seen = marks(machines)
     assert seen[TOS] > 0.99 * sum(seen.values()) > 0
 

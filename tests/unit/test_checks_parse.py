@@ -66,7 +66,7 @@ def test_rules_take_the_lines_of_the_file() -> None:
     source = load(ROOT / "Pulumi.local.yaml").source
     with pytest.raises(DeclarationError) as caught:
         require_valid(parse_spec(changed(["regions", 1, "pools", 1, "gpus"], 7)), source)
-    assert [problem.line for problem in caught.value.problems] == [21]
+    assert [problem.line for problem in caught.value.problems] == [22]
 
 
 def test_a_missing_key_points_at_its_parent() -> None:

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,11 +43,11 @@ def test_ten_thousand_gpus_are_planned(tmp_path: Path) -> None:
     assert (len(report["nodes"]), report["regions"]["one"]["gpus"]) == (1253, 10_000)
 
 
-@pytest.mark.parametrize("command", ["check", "plan"])
-def test_offline_commands_load_neither_pulumi_nor_ansible(command: str) -> None:
+@pytest.mark.parametrize("words", [["check", str(DECLARATION)], ["plan", str(DECLARATION)], ["schema"]])
+def test_offline_commands_load_neither_pulumi_nor_ansible(words: list[str]) -> None:
     program = (
         "import sys; from infra.cli import main; "
-        f"code = main([{command!r}, {str(DECLARATION)!r}]); "
+        f"code = main({words!r}); "
         "loaded = {'pulumi', 'ansible', 'ansible_runner', 'asyncssh', 'jinja2'} & set(sys.modules); "
         "sys.exit(str(loaded) if loaded else code)"
     )
@@ -69,6 +71,57 @@ def test_help_lists_every_command() -> None:
     for name, (_, summary) in COMMANDS.items():
         assert name in done.stdout
         assert summary in " ".join(done.stdout.split())
+
+
+def test_version_is_the_projects() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    done = causeway("--version")
+    assert (done.returncode, done.stdout) == (0, f"causeway {project['version']}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("",), list(COMMANDS)),
+        (("pl",), ["plan"]),
+        (("check", "--st"), ["--stack"]),
+        (("check", "--stack", ""), ["local"]),
+        (("up", "l"), ["local"]),
+        (("check", "two"), ["two-regions.yaml"]),
+        (("plan", "--switches", "../ex"), ["../examples"]),
+        (("switch", ""), ["join"]),
+        (("drift", "local", "--re"), ["--region"]),
+        (("--completion", ""), ["bash", "zsh"]),
+    ],
+)
+def test_bash_completes(words: tuple[str, ...], offered: list[str]) -> None:
+    line = (
+        'eval "$1"; shift; COMP_WORDS=(causeway "$@"); COMP_CWORD=$#; _shtab_causeway; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", line, "bash", bash_script(), *words],
+        cwd=ROOT / "examples",
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.split() == offered
+
+
+@cache
+def bash_script() -> str:
+    return causeway("--completion", "bash").stdout
+
+
+def test_zsh_is_told_every_command_and_where_stacks_are() -> None:
+    script = causeway("--completion", "zsh").stdout
+    assert script.startswith("#compdef causeway\n")
+    for name in COMMANDS:
+        assert f"_shtab_causeway_{name}_options" in script
+    assert "_causeway_stacks" in script
+    assert f"{ROOT}/Pulumi.*.yaml" in script
+    assert causeway("--completion", "fish").returncode == 2
 
 
 @pytest.mark.parametrize("words", [[], ["chek"], ["check", "--jsno"], ["plan", "a.yaml", "b.yaml"]])
@@ -141,5 +194,5 @@ def test_refused_declaration_in_json(tmp_path: Path) -> None:
     done = causeway("plan", str(path), "--json")
     problem = json.loads(done.stdout)["problems"][0]
     assert done.returncode == 2
-    assert (problem["path"], problem["line"], problem["rule"]) == ("regions[0].pools[1].gpus", 12, "gpus")
+    assert (problem["path"], problem["line"], problem["rule"]) == ("regions[0].pools[1].gpus", 13, "gpus")
     assert (problem["found"], problem["allowed"], problem["suggestion"]) == ("7", "1, 2, 4, 8, 16", "8")

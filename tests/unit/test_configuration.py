@@ -1,6 +1,6 @@
 """Which hosts a wave configures: those whose converge record is not current, and no others."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from infra.handoff import hashes, resources
 from infra.handoff.progress import HostResult
 from infra.handoff.resources import ConfigurationLifecycle
 from infra.handoff.runner import RunResult
+from infra.providers.lifecycle import Observed
 
+State = Callable[[Observed], dict[str, Any]]
 HOSTS = ("tokyo-control-0", "tokyo-gpu-0", "tokyo-gpu-1")
 
 
@@ -50,9 +52,26 @@ def ensure(inputs: dict[str, Any]) -> dict[str, Any]:
     return ConfigurationLifecycle().ensure(inputs, {})
 
 
+def told(inputs: dict[str, Any]) -> list[str]:
+    return ConfigurationLifecycle().observe(inputs).drift
+
+
+def kept(seen: Observed) -> dict[str, Any]:
+    """What a state holds of a look."""
+    return {**seen.outputs, "drift": seen.drift}
+
+
+def kept_by_an_older_version(seen: Observed) -> dict[str, Any]:
+    """It had sentences only."""
+    return {"drift": seen.drift}
+
+
+STATES = pytest.mark.parametrize("state", [kept, kept_by_an_older_version])
+
+
 def test_a_converged_host_is_not_touched_again(playbooks: Playbooks) -> None:
     assert ensure(wave())["unreachable"] == []
-    assert ConfigurationLifecycle().observe(wave()) == []
+    assert told(wave()) == []
     ensure(wave())
     assert playbooks.runs == [list(HOSTS)]
 
@@ -63,7 +82,7 @@ def test_a_new_instance_or_changed_variables_touch_that_host_alone(playbooks: Pl
     replaced["hosts"]["tokyo-gpu-0"] = {"instance": "another", "variables": "v1"}
     ensure(replaced)
     replaced["hosts"]["tokyo-gpu-1"] = {"instance": "id of tokyo-gpu-1", "variables": "v2"}
-    assert ConfigurationLifecycle().observe(replaced) == ["tokyo-gpu-1: not configured as declared"]
+    assert told(replaced) == ["tokyo-gpu-1: not configured as declared"]
     ensure(replaced)
     assert playbooks.runs[1:] == [["tokyo-gpu-0"], ["tokyo-gpu-1"]]
 
@@ -83,18 +102,30 @@ def test_a_failed_host_is_named_and_the_next_up_runs_it_alone(playbooks: Playboo
     assert playbooks.runs == [list(HOSTS), ["tokyo-gpu-1"]]
 
 
+@STATES
 def test_a_host_that_was_not_current_for_the_last_declaration_may_be_for_this_one(
-    playbooks: Playbooks,
+    state: State, playbooks: Playbooks
 ) -> None:
     """After an `up` that failed half way, a refresh still compares with the declaration before it."""
     lifecycle = ConfigurationLifecycle()
     ensure(wave(roles={"base": "r2"}))
     seen = lifecycle.observe(wave())
-    assert len(seen) == len(HOSTS)
-    lifecycle.ensure(wave(roles={"base": "r2"}), {"drift": seen})
+    assert len(seen.drift) == len(HOSTS)
+    lifecycle.ensure(wave(roles={"base": "r2"}), state(seen))
     assert playbooks.runs == [list(HOSTS)], "they took it already"
-    lifecycle.ensure(wave(roles={"base": "r2"}), {"drift": ["tokyo-gpu-0: base: /etc/hosts differs"]})
+    differs = Observed(["tokyo-gpu-0: base: /etc/hosts differs"], {"found": {"tokyo-gpu-0": "differs"}})
+    lifecycle.ensure(wave(roles={"base": "r2"}), state(differs))
     assert playbooks.runs[1:] == [["tokyo-gpu-0"]], "what really differs is converged"
+
+
+def test_sentences_are_for_people_only(playbooks: Playbooks) -> None:
+    ensure(wave())
+    odd = ["tokyo-gpu-0 (base): in other words", "on tokyo-gpu-1: nothing: did not answer"]
+    lifecycle = ConfigurationLifecycle()
+    made = lifecycle.ensure(wave(), kept(Observed(odd, {"found": {HOSTS[0]: "differs"}})))
+    assert playbooks.runs[1:] == [[HOSTS[0]]]
+    lifecycle.ensure(wave(), made | {"drift": odd})
+    assert playbooks.runs[2:] == []
 
 
 def test_a_silent_host_does_not_hold_up_the_waves_behind(
@@ -105,7 +136,7 @@ def test_a_silent_host_does_not_hold_up_the_waves_behind(
     assert made["unreachable"] == ["tokyo-gpu-0"]
     assert made["drift"] == ["tokyo-gpu-0: did not answer"], "the next up would see nothing to do"
     assert "tokyo-gpu-0 unreachable" in capsys.readouterr().out
-    assert ConfigurationLifecycle().observe(wave()) == ["tokyo-gpu-0: not configured as declared"]
+    assert told(wave()) == ["tokyo-gpu-0: not configured as declared"]
 
 
 def report(host: str, message: str = "", *differences: str) -> HostReport:
@@ -121,8 +152,9 @@ def report(host: str, message: str = "", *differences: str) -> HostReport:
     )
 
 
+@STATES
 def test_a_current_host_that_is_silent_is_asked_again_and_converged_only_where_it_differs(
-    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
+    state: State, playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A machine that is off has nothing to converge, and yet an `up` must not call the stack proven."""
     scans: dict[str, HostReport] = {name: report(name, "no answer within 10 s") for name in HOSTS}
@@ -136,15 +168,21 @@ def test_a_current_host_that_is_silent_is_asked_again_and_converged_only_where_i
     lifecycle = ConfigurationLifecycle()
     ensure(wave())
     seen = lifecycle.observe(wave())
-    assert seen == [f"{name}: did not answer" for name in HOSTS], "a difference, so that `up` comes to it"
+    assert seen.drift == [f"{name}: did not answer" for name in HOSTS], (
+        "a difference, so that `up` comes to it"
+    )
 
     scans |= {HOSTS[0]: report(HOSTS[0]), HOSTS[1]: report(HOSTS[1], "", "/etc/hosts")}
-    made = lifecycle.ensure(wave(), {"drift": seen})
+    made = lifecycle.ensure(wave(), state(seen))
     assert set(asked[-2]) == set(HOSTS)
     assert playbooks.runs[1:] == [[HOSTS[1]]], "the first has nothing to do, the last is still silent"
-    assert made == {"unreachable": [HOSTS[2]], "drift": [f"{HOSTS[2]}: did not answer"]}
+    assert made == {
+        "unreachable": [HOSTS[2]],
+        "found": {HOSTS[2]: "did not answer"},
+        "drift": [f"{HOSTS[2]}: did not answer"],
+    }
     scans[HOSTS[1]] = report(HOSTS[1])
-    assert lifecycle.observe(wave()) == [f"{HOSTS[2]}: did not answer"], "its record is as it was"
+    assert told(wave()) == [f"{HOSTS[2]}: did not answer"], "its record is as it was"
 
 
 def test_a_run_that_dies_half_way_has_converged_nothing(
@@ -158,7 +196,7 @@ def test_a_run_that_dies_half_way_has_converged_nothing(
     monkeypatch.setattr(resources, "run_playbook", dies)
     with pytest.raises(KeyboardInterrupt):
         ensure(wave(roles={"base": "r2"}))
-    assert len(ConfigurationLifecycle().observe(wave())) == 3, "not even the old roles are known to be there"
+    assert len(told(wave())) == 3, "not even the old roles are known to be there"
     assert playbooks.runs == [list(HOSTS)]
 
 

@@ -106,7 +106,7 @@ def made_by(kind: str, key: str, *tasks: str, handler: bool = False) -> Entry:
 ENTRIES = (
     made_by("file", "/a", "Write a", "Set the mode of a"),
     made_by("file", "/b", "Write b"),
-    made_by("directory", "/d", "Make room", "Write b"),
+    made_by("directory", "/d", "Create the directories", "Write b"),
     made_by("unit", "x.service", "Run x"),
     made_by("package", "x", "Install x"),
     made_by("file", "/h", "Reload", handler=True),
@@ -126,7 +126,7 @@ def settled(kind: str, key: str, *entries: Entry, state: str = "drift", copy: bo
 
 
 def test_tasks_of_what_is_as_sealed_are_left_out_and_those_of_what_differs_are_not() -> None:
-    assert settled("file", "/a") == ["Install x", "Make room", "Reload", "Write b"]
+    assert settled("file", "/a") == ["Create the directories", "Install x", "Reload", "Write b"]
     assert settled("directory", "/d") == ["Install x", "Reload", "Set the mode of a", "Write a"]
 
 

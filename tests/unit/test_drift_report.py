@@ -236,7 +236,7 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     (tmp_path / stack_dir("s")).mkdir(parents=True)
     (tmp_path / stack_dir("s") / "contract.json").write_text("{}")
     wave = {"stack": "s", "wave": "tokyo", "hosts": {"tokyo-control-0": {}, "gone": {}}, "roles": {}}
-    assert resources.ConfigurationLifecycle().observe(wave) == [
+    assert resources.ConfigurationLifecycle().observe(wave).drift == [
         "tokyo-control-0: base is not sealed: No space left; roce is stale: the role changed"
     ]
     assert asked == ["tokyo-control-0"]

@@ -21,7 +21,16 @@ from hypothesis import strategies as st
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
-from infra.providers.lifecycle import DRIFT, ENSURED, PROVIDER_KEY, ByName, Lifecycle, Properties, descendants
+from infra.providers.lifecycle import (
+    DRIFT,
+    ENSURED,
+    PROVIDER_KEY,
+    ByName,
+    Lifecycle,
+    Observed,
+    Properties,
+    descendants,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = f"{__name__}:Shelf"
@@ -43,7 +52,7 @@ class Shelf(Lifecycle):
         self.world[inputs["place"]] = dict(inputs)
         return {"made": "yes"}
 
-    def observe(self, properties: Properties) -> list[str] | None:
+    def observe(self, properties: Properties) -> list[str] | Observed | None:
         found = self.world.get(properties["place"])
         if found is None:
             return None
@@ -51,6 +60,11 @@ class Shelf(Lifecycle):
 
     def remove(self, properties: Properties) -> None:
         del self.world[properties["place"]]
+
+
+class Remembering(Shelf):
+    def observe(self, properties: Properties) -> Observed:
+        return Observed([f"{properties['place']} moved"], {"made": "elsewhere"})
 
 
 @pytest.fixture
@@ -89,6 +103,14 @@ def test_whatever_was_done_to_a_resource_shows_in_an_output_and_is_no_change_by_
     assert provider.read("left", dict(again)).outs == again
     assert ENSURED not in (provider.read("left", dict(again)).inputs or {})
     assert not provider.diff("left", again, {"place": "left", "size": 1}).changes
+
+
+def test_a_look_brings_outputs_up_to_date() -> None:
+    provider = ByName(f"{__name__}:{Remembering.__name__}")
+    read = provider.read("left", provider.create(dict(INPUTS)).outs or {})
+    assert read.outs is not None
+    assert (read.outs["made"], read.outs[DRIFT]) == ("elsewhere", ["left moved"])
+    assert read.inputs == {"place": "left", "size": 1}
 
 
 def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> None:

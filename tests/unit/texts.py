@@ -101,7 +101,7 @@ def variants(text: str, odd: str) -> tuple[str, ...]:
     return odd, f"{text}{odd}", f"{text} {odd}", f"{odd}{text}"
 
 
-def with_text(tree: Any, path: Path, text: str) -> Any:
+def with_text(tree: Any, path: Path, text: Any) -> Any:
     """The declaration with another text in one place."""
     changed = copy.deepcopy(tree)
     above = changed

@@ -10,7 +10,7 @@ from infra.spec import ClusterSpec, DiscoverySpec
 
 
 class ServersCanAgree:
-    """More than half of the servers decide; one more to an even number stands no more failures."""
+    """More than half of the servers decide, so an even number tolerates no more failures than one less."""
 
     id: ClassVar[str] = "discovery-servers"
     severity: ClassVar[Severity] = "error"
@@ -23,7 +23,7 @@ class ServersCanAgree:
             allowed = listing(SERVER_COUNTS)
             message = f"{show(servers)} is not one of {allowed}"
             if servers in (2, 4):
-                message += f": {servers} servers stand no more failures than {servers - 1}"
+                message += f": {servers} servers tolerate no more failures than {servers - 1}"
             yield Problem("discovery.servers", message, show(servers), allowed, str(near[-1]))
 
 

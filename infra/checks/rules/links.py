@@ -43,7 +43,7 @@ class LinkEndsExist:
 
 
 class RegionsAreReached:
-    """The links are the only roads between regions."""
+    """The links are the only paths between regions."""
 
     id: ClassVar[str] = "region-reached"
     severity: ClassVar[Severity] = "error"
@@ -62,7 +62,7 @@ class RegionsAreReached:
 
 
 class RegionsAreOneCluster:
-    """Two halves without a road between them are two clusters."""
+    """Two halves without a path between them are two clusters."""
 
     id: ClassVar[str] = "regions-connected"
     severity: ClassVar[Severity] = "warning"

@@ -1,4 +1,4 @@
-"""The provider `existing` as Pulumi sees it: one resource per pool, which proves that SSH reaches it."""
+"""The provider `existing` as Pulumi sees it: one resource per pool, which tells that SSH reaches it."""
 
 import subprocess
 import tempfile

@@ -1,6 +1,6 @@
 """A region's network: a namespace with its bridge, its router and its NAT, and one uplink to the host.
 
-The region's own traffic never meets the host's bridges or iptables. Traffic to another region has no road
+The region's own traffic never meets the host's bridges or iptables. Traffic to another region has no path
 but a WAN link, which the router or the region's gateway nodes hold: without one the router answers
 "unreachable", and the host drops what tries its uplinks.
 """

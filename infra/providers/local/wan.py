@@ -30,7 +30,7 @@ MIN_QUEUE_BYTES = 128 * 1024
 
 @dataclass(frozen=True)
 class Link:
-    """One road between two regions of a stack; `a_address` and `b_address` share a /30."""
+    """One link between two regions of a stack; `a_address` and `b_address` share a /30."""
 
     stack: str
     name: str

@@ -92,14 +92,14 @@ def restart(module: AnsibleModule, agent: Agent) -> str:
     """Restart it and wait until it is one of the others again; what was done."""
     module.run_command(["systemctl", "restart", UNIT], check_rc=True)
 
-    def settled() -> None:
+    def rejoined() -> None:
         leads(agent)
         try:
             require_health(agent, module.params["servers"])
         except NotHealthyError as error:
             raise ConsulError(0, str(error)) from error
 
-    patiently(settled, module.params["wait_s"])
+    patiently(rejoined, module.params["wait_s"])
     return "restarted, and all servers are healthy"
 
 
