@@ -6,12 +6,12 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+from infra.capabilities.fabric import cabling, diagram, sonic
+from infra.capabilities.fabric.topology import FabricPlan
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
 from infra.errors import BadInputError, CausewayError, ExitCode
-from infra.planning import cabling, diagram, sonic
-from infra.planning.fabric import FabricPlan
 from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json, print_plan
 

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 
 import pulumi
 
+from infra.capabilities.discovery.servers import SECRETS
+from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.resources import SshKey
 from infra.handoff.secrets import Secret
-from infra.planning.discovery import SECRETS
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
-from infra.spec import ClusterSpec, LocalProvider, RegionSpec
 
 
 class Cluster(pulumi.ComponentResource):

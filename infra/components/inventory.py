@@ -5,6 +5,7 @@ from typing import Any
 
 import pulumi
 
+from infra.capabilities.fabric.topology import has_switches
 from infra.components.cluster import Cluster
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
@@ -12,7 +13,6 @@ from infra.handoff.hashes import value_hash
 from infra.handoff.identities import identities_of
 from infra.handoff.resources import InventoryFiles
 from infra.handoff.switches import SwitchFiles
-from infra.planning.fabric import has_switches
 
 
 class Inventory(pulumi.ComponentResource):

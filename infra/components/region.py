@@ -5,12 +5,12 @@ from typing import Any
 import pulumi
 
 from infra.components.cluster import Cluster
+from infra.declaration import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
+from infra.ground import addresses
 from infra.handoff.contract import Contract
-from infra.planning import addresses
 from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.names import leaf_bridge
 from infra.providers.local.resources import LocalNetwork, LocalNodePool
-from infra.spec import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 
 LOCAL_SHM_GIB = 1.0
 """Shared memory of local nodes that declare none; podman's own 64 MiB are too few for NCCL to start."""

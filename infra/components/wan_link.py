@@ -4,10 +4,10 @@ import pulumi
 
 from infra.components.cluster import Cluster
 from infra.components.region import Region
+from infra.declaration import WanLinkSpec
 from infra.handoff.contract import Contract, tunnel_secret
 from infra.handoff.secrets import Secret
 from infra.providers.local.resources import LocalWanLink
-from infra.spec import WanLinkSpec
 
 PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000
 

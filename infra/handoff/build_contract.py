@@ -2,6 +2,18 @@
 
 from dataclasses import asdict
 
+from infra.capabilities.discovery import servers as planned
+from infra.capabilities.fabric.topology import FabricNic, FabricPlan
+from infra.capabilities.wan.routes import Route
+from infra.declaration import (
+    ClusterSpec,
+    DiscoverySpec,
+    ExistingProvider,
+    NodePoolSpec,
+    RegionSpec,
+    WanLinkSpec,
+)
+from infra.ground import addresses
 from infra.handoff.contract import (
     Contract,
     DatacenterContract,
@@ -17,12 +29,7 @@ from infra.handoff.contract import (
     WanRoute,
     stack_dir,
 )
-from infra.planning import addresses
-from infra.planning import discovery as planned
-from infra.planning.fabric import FabricNic, FabricPlan
 from infra.planning.plan import Plan
-from infra.planning.routes import Route
-from infra.spec import ClusterSpec, DiscoverySpec, ExistingProvider, NodePoolSpec, RegionSpec, WanLinkSpec
 
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""

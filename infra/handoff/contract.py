@@ -12,12 +12,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from infra import ROOT
+from infra.capabilities.wan.tcp import CongestionControl
+from infra.declaration import NodeKind, TrafficClasses
 from infra.errors import CausewayError
-from infra.planning.wan import CongestionControl
-from infra.spec import (
-    NodeKind,
-    TrafficClasses,
-)
 from infra.stack import check_stack
 
 SCHEMA_VERSION: Literal[1] = 1

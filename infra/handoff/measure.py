@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
 
+from infra.capabilities.wan.tcp import CongestionControl
 from infra.errors import CausewayError, sentence
 from infra.handoff.contract import Contract, WanRoute
 from infra.handoff.ssh import ssh_config_file
-from infra.planning.wan import CongestionControl
 from infra.process import run
 
 PINGS = 100

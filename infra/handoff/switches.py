@@ -7,13 +7,13 @@ import pulumi
 from pydantic import ValidationError
 
 from infra import ROOT
+from infra.capabilities.fabric.sonic import switch_files
+from infra.capabilities.fabric.topology import fabric_pools, plan_fabric
+from infra.declaration import RegionSpec
 from infra.handoff.contract import stack_dir
 from infra.handoff.hashes import tree_hash
 from infra.handoff.resources import write_file
-from infra.planning.fabric import fabric_pools, plan_fabric
-from infra.planning.sonic import switch_files
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.spec import RegionSpec
 
 
 class SwitchFilesLifecycle(Lifecycle):
@@ -70,7 +70,7 @@ def switch_inputs(stack: str, number: int, region: RegionSpec) -> dict[str, Any]
         "region": region.name,
         "number": number,
         "declared": region.model_dump(mode="json", include={"name", "cidr", "fabric"}) | {"pools": pools},
-        "planner": tree_hash("infra/planning"),
+        "planner": tree_hash("infra/capabilities/fabric"),
     }
 
 

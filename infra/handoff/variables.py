@@ -7,6 +7,7 @@ The inventory plugin emits them on groups, at the lowest inventory precedence, s
 from collections.abc import Mapping
 from typing import Any
 
+from infra.ground import addresses
 from infra.handoff.contract import (
     Contract,
     DiscoveryContract,
@@ -18,7 +19,6 @@ from infra.handoff.contract import (
     secret_file,
     tunnel_secret,
 )
-from infra.planning import addresses
 
 FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "consul", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""

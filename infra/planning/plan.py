@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from infra.planning import addresses, routes, wan
-from infra.planning.discovery import SECRETS, server_count
-from infra.planning.fabric import FabricPlan, has_switches, plan_fabric
-from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.capabilities.discovery.servers import SECRETS, server_count
+from infra.capabilities.fabric.topology import FabricPlan, has_switches, plan_fabric
+from infra.capabilities.wan import routes
+from infra.capabilities.wan import tcp as wan
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.ground import addresses
 
 
 @dataclass(frozen=True)

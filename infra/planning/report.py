@@ -6,9 +6,10 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from infra.planning import discovery, fabric
+from infra.capabilities.discovery import servers as discovery
+from infra.capabilities.fabric import topology as fabric
+from infra.declaration import ClusterSpec, DiscoverySpec, NodePoolSpec, RegionSpec, WanLinkSpec
 from infra.planning.plan import Plan, PlannedNode
-from infra.spec import ClusterSpec, DiscoverySpec, NodePoolSpec, RegionSpec, WanLinkSpec
 
 if TYPE_CHECKING:
     from rich.console import Console

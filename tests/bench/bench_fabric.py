@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from infra.capabilities.fabric import cabling, diagram, sonic
 from infra.checks import check, parse_spec
 from infra.handoff.build_contract import build_contract
-from infra.planning import cabling, diagram, sonic
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.inventory import group_hosts, inventory_data
 from infra.handoff.variables import FEATURES
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 PROVES = ("inventory",)
 

@@ -17,13 +17,15 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "drift": ("infra.drift",),
     "handoff": ("infra.handoff",),
     "providers": ("infra.providers",),
-    "checks": ("infra.checks",),
     "planning": ("infra.planning",),
-    "declaration": ("infra.spec",),
-    "ground floor": ("infra",),
+    "checks": ("infra.checks",),
+    "capabilities": ("infra.capabilities",),
+    "ground": ("infra.ground",),
+    "declaration": ("infra.declaration",),
+    "basis": ("infra",),
 }
 """Layer → the modules and packages in it, the highest layer first. The longest name that fits counts."""
-PURE = ("declaration", "planning", "checks")
+PURE = ("declaration", "ground", "capabilities", "checks", "planning")
 """Layers that import neither Pulumi nor Ansible."""
 TOOLS = ("pulumi", "ansible", "ansible_runner", "ansible_mitogen")
 
@@ -48,7 +50,7 @@ def imports() -> Iterator[Import]:
 
 
 def _modules(node: ast.ImportFrom) -> Iterator[str]:
-    """The modules an import names: `from infra.planning import wan` names `infra.planning.wan`."""
+    """The modules an import names: `from infra.ground import addresses` names `infra.ground.addresses`."""
     package = node.module or ""
     names = [f"{package}.{name.name}" for name in node.names]
     yield from (name if is_module(name) else package for name in names)

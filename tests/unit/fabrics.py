@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from infra.capabilities.fabric.topology import FabricPlan
 from infra.checks import parse_spec
-from infra.planning.fabric import FabricPlan
+from infra.declaration import ClusterSpec
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 B200: dict[str, Any] = {"kind": "rail_optimized", "radix": 64, "rails": 8, "link_gbps": 400}
 B300: dict[str, Any] = {**B200, "radix": 128, "planes": 2}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract, load_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 

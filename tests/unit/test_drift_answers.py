@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.declaration import ClusterSpec
 from infra.drift import findings, report, scan, seal, trip
 from infra.drift import manifest as manifests
 from infra.drift.findings import HostReport, text_diff
@@ -23,7 +24,6 @@ from infra.drift.repair import host_plan
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 HOSTS = [f"tokyo-control-{number}" for number in range(4)]
 ODD = HOSTS[1]

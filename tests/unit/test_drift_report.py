@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infra.commands import drift as command
+from infra.declaration import ClusterSpec
 from infra.drift import inputs, report
 from infra.drift import manifest as manifests
 from infra.drift.findings import Difference, HostReport, RoleReport, explain, moment, text_diff
@@ -21,7 +22,6 @@ from infra.handoff.contract import Contract, stack_dir
 from infra.handoff.progress import HostResult
 from infra.handoff.runner import RunResult
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 EXPLAINED = [
     ("file", {"digest": "a"}, {"digest": "b"}, "its content differs"),

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from infra.checks import check, parse_spec
+from infra.declaration import ClusterSpec
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.variables import role_variables
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json, print_plan
-from infra.spec import ClusterSpec
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 NAMES = "abc"

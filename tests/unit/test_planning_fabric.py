@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from infra.capabilities.fabric import cabling
+from infra.capabilities.fabric import topology as planning
+from infra.capabilities.fabric.topology import Counts
+from infra.declaration import FabricSpec
 from infra.handoff.build_contract import build_contract
-from infra.planning import cabling
-from infra.planning import fabric as planning
-from infra.planning.fabric import Counts
 from infra.planning.plan import make_plan
-from infra.spec import FabricSpec
 from tests.unit.fabrics import B200, B300, SHAPES, cluster, fabric_of, shaped
 
 META = {

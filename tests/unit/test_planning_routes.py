@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from infra.capabilities.wan.routes import Route
 from infra.checks import parse_spec
+from infra.declaration import ClusterSpec
 from infra.planning.plan import Plan, make_plan
-from infra.planning.routes import Route
-from infra.spec import ClusterSpec
 
 
 def link(name: str, a: str, b: str, rtt_ms: float = 20, **more: Any) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from infra.declaration import ClusterSpec
 from infra.drift import trip
 from infra.handoff import resources, ssh
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.resources import InventoryLifecycle, SshKeyLifecycle
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 

@@ -8,12 +8,12 @@ from ruamel.yaml import YAML
 
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.variables import FEATURES, feature_hosts, group_name, host_variables, role_variables
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = ROOT / "tests" / "golden" / "good"

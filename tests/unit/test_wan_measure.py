@@ -11,12 +11,12 @@ from rich.console import Console
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
+from infra.declaration import TrafficClasses
 from infra.handoff import measure
 from infra.handoff.build_contract import build_contract
 from infra.handoff.contract import Contract
 from infra.handoff.measure import Measurement, Rate, _Pair, measure_wan
 from infra.planning.plan import make_plan
-from infra.spec import TrafficClasses
 
 
 @pytest.fixture
