@@ -11,8 +11,9 @@ from infra.commands.arguments import add_stack
 from infra.drift import report
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
-from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.variables import FEATURES
+from infra.ground.contract import load_contract
+from infra.inventory.variables import FEATURES
+from infra.stack import stack_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.table import Table
 
 from infra import ROOT
+from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.wan import print_measured
+from infra.components import kept
 from infra.errors import CausewayError, ExitCode
-from infra.handoff import kept
-from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.measure import Measurement, measure_wan
-from infra.handoff.variables import FEATURES, feature_hosts
-from infra.handoff.verdicts import VerificationResult, read_result
+from infra.ground.contract import Contract, load_contract
+from infra.inventory.variables import FEATURES, feature_hosts
 from infra.pulumi_cli import only_one, pulumi, select_stack
+from infra.stack import stack_dir
+from infra.verify.verdicts import VerificationResult, read_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 import pulumi
 
 from infra.capabilities.discovery.servers import SECRETS
+from infra.components.access_key import SshKey
+from infra.components.secret import Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.resources import SshKey
-from infra.handoff.secrets import Secret
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
 

@@ -6,11 +6,12 @@ import pulumi
 
 from infra import ROOT
 from infra.components.inventory import Inventory
-from infra.handoff.contract import Contract
-from infra.handoff.hashes import tree_hash, value_hash
-from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.resources import Configuration, Verification, hosts_of
-from infra.handoff.variables import FEATURES
+from infra.components.verification import Verification
+from infra.components.wave import Configuration, hosts_of
+from infra.files import tree_hash, value_hash
+from infra.ground.contract import Contract
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.variables import FEATURES
 
 
 class Rollout(pulumi.ComponentResource):

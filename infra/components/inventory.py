@@ -5,14 +5,14 @@ from typing import Any
 
 import pulumi
 
+from infra.capabilities.fabric.resources import SwitchFiles
 from infra.capabilities.fabric.topology import has_switches
 from infra.components.cluster import Cluster
+from infra.components.inventory_files import InventoryFiles
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
-from infra.handoff.hashes import value_hash
-from infra.handoff.identities import identities_of
-from infra.handoff.resources import InventoryFiles
-from infra.handoff.switches import SwitchFiles
+from infra.files import value_hash
+from infra.ground.identities import identities_of
 
 
 class Inventory(pulumi.ComponentResource):

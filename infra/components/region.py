@@ -7,7 +7,7 @@ import pulumi
 from infra.components.cluster import Cluster
 from infra.declaration import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 from infra.ground import addresses
-from infra.handoff.contract import Contract
+from infra.ground.contract import Contract
 from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.names import leaf_bridge
 from infra.providers.local.resources import LocalNetwork, LocalNodePool

@@ -2,11 +2,12 @@
 
 import pulumi
 
+from infra.capabilities.wan.links import tunnel_secret
 from infra.components.cluster import Cluster
 from infra.components.region import Region
+from infra.components.secret import Secret
 from infra.declaration import WanLinkSpec
-from infra.handoff.contract import Contract, tunnel_secret
-from infra.handoff.secrets import Secret
+from infra.ground.contract import Contract
 from infra.providers.local.resources import LocalWanLink
 
 PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000

@@ -3,10 +3,11 @@
 from typing import Any
 
 from infra import ROOT
-from infra.handoff.contract import Contract
-from infra.handoff.hashes import tree_hash, value_hash
-from infra.handoff.inventory import inventory_data
-from infra.handoff.variables import FEATURES, feature_hosts, group_name
+from infra.files import tree_hash, value_hash
+from infra.ground.contract import Contract
+from infra.ground.groups import group_name
+from infra.inventory.groups import inventory_data
+from infra.inventory.variables import FEATURES, feature_hosts
 
 
 def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:

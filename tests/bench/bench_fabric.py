@@ -13,7 +13,7 @@ from typing import Any
 
 from infra.capabilities.fabric import cabling, diagram, sonic
 from infra.checks import check, parse_spec
-from infra.handoff.build_contract import build_contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json
 

@@ -10,10 +10,10 @@ import pytest
 
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.variables import FEATURES
+from infra.ground.contract import Contract
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.variables import FEATURES
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 PROVES = ("inventory",)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from infra.handoff import runner
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.expectations import parse
-from infra.handoff.inventory import inventory_data
+from infra.converge import runner
+from infra.ground.contract import Contract
+from infra.inventory.groups import inventory_data
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from infra.verify.expectations import parse
 from tests.unit.texts import KEY, MACHINES, TEMPLATES, accepted, texts, variants, with_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +162,7 @@ def test_what_is_declared_comes_out_as_it_is(odd: str, tmp_path: Path) -> None:
     assert found["copied"] == found["others"] == keys
     assert found["joined"] == "|".join(keys)
     assert found["key"] == expected["ansible_ssh_private_key_file"]
-    told = parse(run(tmp_path, "python", "-m", "infra.handoff.expectations", "--inventory", str(source)))
+    told = parse(run(tmp_path, "python", "-m", "infra.verify.expectations", "--inventory", str(source)))
     assert {str(host.variables["base_authorized_keys"]) for host in told.hosts} == {str(keys)}
     assert not list(made(tmp_path))
 

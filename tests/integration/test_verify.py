@@ -9,9 +9,9 @@ import pytest
 
 from infra import ROOT
 from infra.errors import CausewayError
-from infra.handoff.expectations import Expectation, Expectations, ssh_options
-from infra.handoff.verdicts import Check, Verdict, VerificationResult
-from infra.handoff.verify import Share, _read_expectations, verify
+from infra.verify.expectations import Expectation, Expectations, ssh_options
+from infra.verify.verdicts import Check, Verdict, VerificationResult
+from infra.verify.verification import Share, _read_expectations, verify
 
 PROVES = ("verification",)
 
@@ -152,7 +152,7 @@ def test_only_the_roles_that_are_named_are_expected() -> None:
 def stand_by(*lines: str) -> str:
     """What the verification says that a repair has ready, told so much and no more."""
     done = subprocess.run(
-        [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
+        [sys.executable, "-m", "infra.verify.verification", "--stand-by", "--json"],
         cwd=ROOT,
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,

@@ -13,10 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS: dict[str, tuple[str, ...]] = {
     "commands": ("infra.commands", "infra.cli"),
+    "plugins": ("infra.plugins",),
     "components": ("infra.components",),
-    "drift": ("infra.drift",),
-    "handoff": ("infra.handoff",),
     "providers": ("infra.providers",),
+    "converge": ("infra.converge",),
+    "drift": ("infra.drift",),
+    "verify": ("infra.verify",),
+    "inventory": ("infra.inventory",),
     "planning": ("infra.planning",),
     "checks": ("infra.checks",),
     "capabilities": ("infra.capabilities",),
@@ -25,6 +28,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "basis": ("infra",),
 }
 """Layer → the modules and packages in it, the highest layer first. The longest name that fits counts."""
+IN_ROOMS = {"resources": "components", "commands": "commands"}
+"""Modules of a capability that are in a higher layer than the rest of it."""
 PURE = ("declaration", "ground", "capabilities", "checks", "planning")
 """Layers that import neither Pulumi nor Ansible."""
 TOOLS = ("pulumi", "ansible", "ansible_runner", "ansible_mitogen")
@@ -64,6 +69,8 @@ def is_module(name: str) -> bool:
 
 def layer_of(module: str) -> str:
     """The layer that a module is in. KeyError for a module of others."""
+    if module.startswith("infra.capabilities.") and (own := IN_ROOMS.get(module.rpartition(".")[2])):
+        return own
     fits = {
         prefix: layer
         for layer, prefixes in LAYERS.items()
@@ -98,7 +105,7 @@ def table() -> str:
     for row, layer in enumerate(order):
         marks = [_mark(row, column, (layer, other) in known) for column, other in enumerate(order)]
         lines.append(f"{row + 1:2} {layer:<{width}}  " + " ".join(f"{mark:>2}" for mark in marks))
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _mark(row: int, column: int, imported: bool) -> str:
@@ -108,4 +115,4 @@ def _mark(row: int, column: int, imported: bool) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(line.rstrip() for line in table().splitlines()) + "\n")
+    sys.stdout.write(table() + "\n")

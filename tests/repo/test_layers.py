@@ -4,15 +4,9 @@ import pytest
 
 from tests.repo import layers
 
-KNOWN = {
-    ("infra.handoff.kept", "infra.drift.manifest"): "names the roles that were sealed on a machine",
-    ("infra.handoff.resources", "infra.drift.findings"): "a wave scans what it has configured",
-    ("infra.handoff.resources", "infra.drift.manifest"): "likewise",
-    ("infra.handoff.resources", "infra.drift.scan"): "likewise",
-    ("infra.handoff.strategy_plugins.causeway_linear", "infra.drift.waves"): "a plugin is above what it runs",
-    ("infra.handoff.strategy_plugins.causeway_linear", "infra.drift.record"): "likewise",
-    ("infra.providers.existing.resources", "infra.handoff.ssh"): "ssh is ground for all",
-}
+PICTURE = layers.ROOT / "docs" / "architecture.md"
+
+KNOWN: dict[tuple[str, str], str] = {}
 """(module, what it imports) → why it still does. This list is to become empty."""
 
 
@@ -44,3 +38,7 @@ def test_what_only_computes_imports_no_tool(layer: str) -> None:
 def test_every_layer_is_in_use() -> None:
     prefixes = [prefix for layer in layers.LAYERS.values() for prefix in layer]
     assert [prefix for prefix in prefixes if not layers.is_module(prefix)] == []
+
+
+def test_the_picture_in_the_documentation_is_current() -> None:
+    assert f"```\n{layers.table()}\n```" in PICTURE.read_text(), "python -m tests.repo.layers prints it"

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract
 from infra.ground.problem import Source
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.ssh import known_hosts, ssh_config
+from infra.ground.ssh import known_hosts, ssh_config
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.process import run
 from tests.unit.texts import DECLARATIONS, ODD, accepted, renamed, texts, variants, with_text

@@ -9,8 +9,8 @@ import pytest
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract, load_contract
+from infra.ground.contract import Contract, load_contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,8 +21,8 @@ from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.repair import host_plan
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 HOSTS = [f"tokyo-control-{number}" for number in range(4)]

@@ -11,7 +11,7 @@ from infra.drift.coverage import role_coverage
 from infra.drift.kinds import ASPECTS, Task
 from infra.drift.looks import KINDS
 from infra.drift.record import Recorder, RoleRecord, plain_arguments
-from infra.handoff.variables import FEATURES
+from infra.inventory.variables import FEATURES
 
 COVERED_PERCENT = 95
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from infra.checks import check, parse_spec
 from infra.declaration import ClusterSpec
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.variables import role_variables
+from infra.ground.contract import Contract
+from infra.inventory.variables import role_variables
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json, print_plan
 

@@ -11,7 +11,7 @@ from infra.capabilities.fabric import cabling
 from infra.capabilities.fabric import topology as planning
 from infra.capabilities.fabric.topology import Counts
 from infra.declaration import FabricSpec
-from infra.handoff.build_contract import build_contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests.unit.fabrics import B200, B300, SHAPES, cluster, fabric_of, shaped
 

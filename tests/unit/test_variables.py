@@ -10,9 +10,10 @@ from infra.checks import parse_spec
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.variables import FEATURES, feature_hosts, group_name, host_variables, role_variables
+from infra.ground.contract import Contract
+from infra.ground.groups import group_name
+from infra.inventory.variables import FEATURES, feature_hosts, host_variables, role_variables
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.capabilities.wan import measure
+from infra.capabilities.wan.measure import Measurement, Rate, _Pair, measure_wan
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
 from infra.declaration import TrafficClasses
-from infra.handoff import measure
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.measure import Measurement, Rate, _Pair, measure_wan
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 
@@ -137,7 +137,7 @@ def test_streams_are_replication_s_and_hold_to_its_share(
         said.append(script)
         return json.dumps(answer)
 
-    monkeypatch.setattr("infra.handoff.measure._on", on)
+    monkeypatch.setattr("infra.capabilities.wan.measure._on", on)
     found = replace(measure_wan(contract)[0], held_to_mbps=held)
     said.clear()
     pair = _Pair(contract, found)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 
 from infra.capabilities.wan import tcp as wan
 from infra.declaration import ClusterSpec, WanLinkSpec
+from infra.ground.contract import CongestionControl
 
 Weight = tuple[int, int, int]
 """Round trip in µs (whole numbers add up the same in any order), links, and the sum that decides ties."""
@@ -47,7 +48,7 @@ class Route:
     Links declared as their backups; and ways through other regions, where every region has gateway nodes,
     which tell each other what is down.
     """
-    congestion_control: wan.CongestionControl
+    congestion_control: CongestionControl
     reason: str
     tcp_buffer_max_bytes: int
 

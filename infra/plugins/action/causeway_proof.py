@@ -19,9 +19,9 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
 
 # Here, not where it is used: Ansible loads this before it forks, so what it takes is spent once a repair.
 from infra.drift import proof  # noqa: E402 - needs the path set above
-from infra.handoff.expectations import of_hosts  # noqa: E402 - likewise
-from infra.handoff.variables import FEATURES  # noqa: E402 - likewise
-from infra.handoff.verdicts import Check, VerificationResult  # noqa: E402 - likewise
+from infra.inventory.variables import FEATURES  # noqa: E402 - likewise
+from infra.verify.expectations import of_hosts  # noqa: E402 - likewise
+from infra.verify.verdicts import Check, VerificationResult  # noqa: E402 - likewise
 
 DOCUMENTATION = """
 module: causeway_proof

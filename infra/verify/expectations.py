@@ -1,6 +1,6 @@
 """What verification expects of each host, and how to reach it: read from the inventory by Ansible itself.
 
-    python -m infra.handoff.expectations --inventory DIR [--limit PATTERN]   → JSON on stdout
+    python -m infra.verify.expectations --inventory DIR [--limit PATTERN]   → JSON on stdout
 
 Role defaults, group and host variables and their templates are resolved by Ansible's own code, so that the
 expected values are exactly those the roles got. A process of its own, since Ansible reads its configuration
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from infra import ROOT
-from infra.handoff.variables import FEATURES, group_name
+from infra.ground.groups import group_name
+from infra.inventory.variables import FEATURES
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
 
 def main() -> int:
     """Print the expectations of an inventory."""
-    parser = argparse.ArgumentParser(prog="python -m infra.handoff.expectations")
+    parser = argparse.ArgumentParser(prog="python -m infra.verify.expectations")
     parser.add_argument("--inventory", required=True)
     parser.add_argument("--limit")
     arguments = parser.parse_args()

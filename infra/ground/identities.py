@@ -11,7 +11,8 @@ from typing import Any
 
 from infra import ROOT
 from infra.errors import CausewayError
-from infra.handoff.contract import Contract, stack_dir
+from infra.ground.contract import Contract
+from infra.stack import stack_dir
 
 INSTANCE = "instance "
 """Begins the identity of a node that was made here: what the engine calls it follows."""

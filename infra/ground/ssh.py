@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from infra import ROOT
-from infra.handoff.contract import Contract, stack_dir
+from infra.ground.contract import Contract
+from infra.stack import stack_dir
 
 CONNECT_TIMEOUT_S = 10
 PUBLIC_KEY = re.compile(r"[a-z][a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+={0,3}")

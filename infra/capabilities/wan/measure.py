@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
 
-from infra.capabilities.wan.tcp import CongestionControl
 from infra.errors import CausewayError, sentence
-from infra.handoff.contract import Contract, WanRoute
-from infra.handoff.ssh import ssh_config_file
+from infra.ground.contract import CongestionControl, Contract, WanRoute
+from infra.ground.ssh import ssh_config_file
 from infra.process import run
 
 PINGS = 100

@@ -1,6 +1,6 @@
 """Runs the verification of tests/verify against an inventory, and says what is proven.
 
-    python -m infra.handoff.verify --inventory inventories/local [--limit PATTERN] [--experiments] [--json]
+    python -m infra.verify.verification --inventory DIR [--limit PATTERN] [--experiments] [--json]
 
 The same tests prove container nodes under molecule and real nodes over SSH.
 """
@@ -19,9 +19,10 @@ from pathlib import Path
 
 from infra import ROOT
 from infra.errors import CausewayError, ExitCode
-from infra.handoff.expectations import Expectation, Expectations, parse
-from infra.handoff.ssh import CONNECT_TIMEOUT_S, config_text
-from infra.handoff.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
+from infra.files import write_file
+from infra.ground.ssh import CONNECT_TIMEOUT_S, config_text
+from infra.verify.expectations import Expectation, Expectations, parse
+from infra.verify.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
 INVENTORY_LIMIT_S = 1800
 """Of 12,500 hosts on a slow machine; 150 s of CPU time were seen."""
@@ -67,10 +68,7 @@ def keep(
         file = kept_file(stack)
         result = result if whole else result.over(read_result(stack))
     if file:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f".{file.name}.part")
-        part.write_text(result.dump())
-        part.replace(file)
+        write_file(file, result.dump())
 
 
 def stand_by(commands: Iterator[str]) -> VerificationResult | None:
@@ -95,7 +93,7 @@ def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations
     command = [
         sys.executable,
         "-m",
-        "infra.handoff.expectations",
+        "infra.verify.expectations",
         "--inventory",
         str(Path(inventory).absolute()),
     ]
@@ -296,7 +294,7 @@ def _read_checks(results: Path) -> Iterator[Check]:
 
 def main() -> int:
     """Verify, print the report, exit 0 or 1; 2 for an inventory that cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m infra.handoff.verify")
+    parser = argparse.ArgumentParser(prog="python -m infra.verify.verification")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
     source.add_argument("--stand-by", action="store_true", help="what a repair starts; see stand_by")

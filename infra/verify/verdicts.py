@@ -15,7 +15,7 @@ from pathlib import Path
 
 from infra import ROOT
 from infra.errors import shown
-from infra.handoff.contract import stack_dir
+from infra.stack import stack_dir
 
 
 class Verdict(StrEnum):

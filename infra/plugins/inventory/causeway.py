@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ansible.inventory.data import InventoryData
     from ansible.parsing.dataloader import DataLoader
 
-    from infra.handoff.contract import Contract
+    from infra.ground.contract import Contract
 
 DOCUMENTATION = """
 name: causeway
@@ -53,7 +53,7 @@ PULUMI_TIMEOUT_S = 60
 
 
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible has no types
-    """Loads what `infra.handoff.inventory` makes of a contract into Ansible's inventory."""
+    """Loads what `infra.inventory.groups` makes of a contract into Ansible's inventory."""
 
     NAME = "causeway"
     trusted_by_default = False
@@ -73,7 +73,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible has
         stack = self.get_option("stack") or Path(path).absolute().parent.name
         try:
             contract = read_contract(stack, self.get_option("contract"))
-            from infra.handoff.inventory import inventory_data
+            from infra.inventory.groups import inventory_data
 
             data = inventory_data(contract, ROOT)
         except CausewayError as error:
@@ -95,7 +95,8 @@ def stop(message: str) -> NoReturn:
 
 def read_contract(stack: str, file: str | None) -> Contract:
     """The contract from its file, else from the Pulumi stack. CausewayError when there is neither."""
-    from infra.handoff.contract import Contract, load_contract, stack_dir
+    from infra.ground.contract import Contract, load_contract
+    from infra.stack import stack_dir
 
     path = ROOT / (file or stack_dir(stack) / "contract.json")
     pulumi = shutil.which("pulumi")

@@ -7,8 +7,9 @@ The inventory plugin emits them on groups, at the lowest inventory precedence, s
 from collections.abc import Mapping
 from typing import Any
 
+from infra.capabilities.wan.links import tunnel_secret
 from infra.ground import addresses
-from infra.handoff.contract import (
+from infra.ground.contract import (
     Contract,
     DiscoveryContract,
     FabricContract,
@@ -16,24 +17,16 @@ from infra.handoff.contract import (
     HostContract,
     PoolContract,
     RegionContract,
-    secret_file,
-    tunnel_secret,
 )
+from infra.ground.groups import group_name
+from infra.stack import secret_file
 
 FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "consul", "drift_watch")
 """Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
-NODE_ROLES = ("control", "gpu", "storage", "gateway")
-"""Every one has a group `role_<name>`, also when no node is in it."""
-
 MAX_REGION_TIME_SERVERS = 3
 
 Variables = Mapping[str, Any]
-
-
-def group_name(*parts: str) -> str:
-    """`group_name("pool", "tokyo", "gpu-a")` → `pool_tokyo_gpu_a`; Ansible refuses dashes in groups."""
-    return "_".join(parts).replace("-", "_")
 
 
 def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:

@@ -1,7 +1,9 @@
-"""Hashes over what a converge depends on: files of the checkout, and values."""
+"""Files of the controller: written whole or not at all; hashes over them and over values."""
 
 import hashlib
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 from infra import ROOT
@@ -26,3 +28,21 @@ def tree_hash(*paths: str) -> str:
 def value_hash(value: Any) -> str:
     """One hash over a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def write_private(path: Path, text: str) -> None:
+    """The same for what at no moment anybody else may read: the file is 0600, a folder made for it 0700."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)

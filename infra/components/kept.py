@@ -16,14 +16,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from infra import ROOT
+from infra.components.access_key import SshKeyLifecycle
+from infra.components.inventory_files import InventoryLifecycle
+from infra.components.secret import SecretLifecycle
 from infra.drift.manifest import load_manifest
 from infra.errors import CausewayError
-from infra.handoff.contract import stack_dir
-from infra.handoff.resources import InventoryLifecycle, SshKeyLifecycle
-from infra.handoff.secrets import SecretLifecycle
 from infra.providers.lifecycle import Lifecycle
 from infra.pulumi_cli import CAUSEWAY_DIR, require, stack_exists
-from infra.stack import check_stack
+from infra.stack import check_stack, stack_dir
 
 KEPT = ("contract.json", "drift", "secrets", "ssh")
 FILES: Mapping[str, Callable[[], Lifecycle]] = {

@@ -20,10 +20,11 @@ from typing import Any
 import ansible_runner
 
 from infra import ROOT
+from infra.converge.progress import HostResult, Progress, Tracker
 from infra.errors import BadInputError, CausewayError
-from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.progress import HostResult, Progress, Tracker
+from infra.ground.contract import load_contract
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.stack import stack_dir
 
 __all__ = ["HostResult", "Progress", "RunResult", "run_playbook"]
 
@@ -171,7 +172,7 @@ def _environment(private: Path) -> dict[str, str]:
     return {
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         # ansible-runner names its own folder of callbacks, which would hide the one in ansible.cfg.
-        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "infra" / "drift" / "callback_plugins"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "infra" / "plugins" / "callback"),
         "ANSIBLE_HOST_KEY_CHECKING": "True",  # ansible-runner switches it off where nobody says so
         "ANSIBLE_FORCE_COLOR": "False",
         "ANSIBLE_NOCOLOR": "True",

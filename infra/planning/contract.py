@@ -14,7 +14,7 @@ from infra.declaration import (
     WanLinkSpec,
 )
 from infra.ground import addresses
-from infra.handoff.contract import (
+from infra.ground.contract import (
     Contract,
     DatacenterContract,
     DiscoveryContract,
@@ -27,9 +27,9 @@ from infra.handoff.contract import (
     RegionContract,
     RoceContract,
     WanRoute,
-    stack_dir,
 )
 from infra.planning.plan import Plan
+from infra.stack import stack_dir
 
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""

@@ -10,10 +10,9 @@ from infra import ROOT
 from infra.capabilities.fabric.sonic import switch_files
 from infra.capabilities.fabric.topology import fabric_pools, plan_fabric
 from infra.declaration import RegionSpec
-from infra.handoff.contract import stack_dir
-from infra.handoff.hashes import tree_hash
-from infra.handoff.resources import write_file
+from infra.files import tree_hash, write_file
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
+from infra.stack import stack_dir
 
 
 class SwitchFilesLifecycle(Lifecycle):

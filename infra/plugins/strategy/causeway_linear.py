@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
+from infra.converge.progress import failure_message  # noqa: E402 - likewise
 from infra.drift import waves  # noqa: E402 - needs the path set above
 from infra.drift.record import SETTLED_TASKS  # noqa: E402 - likewise
-from infra.handoff.progress import failure_message  # noqa: E402 - likewise
 
 try:
     from ansible_mitogen.loaders import strategy_loader

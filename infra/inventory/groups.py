@@ -13,15 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.handoff.contract import Contract, RegionContract
-from infra.handoff.variables import (
-    FEATURES,
-    NODE_ROLES,
-    feature_hosts,
-    group_name,
-    host_variables,
-    role_variables,
-)
+from infra.ground.contract import Contract, RegionContract
+from infra.ground.groups import NODE_ROLES, group_name
+from infra.inventory.variables import FEATURES, feature_hosts, host_variables, role_variables
 
 SSH_PORT = 22
 SSH_ALIVE_INTERVAL_S = 10

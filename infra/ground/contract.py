@@ -11,13 +11,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from infra import ROOT
-from infra.capabilities.wan.tcp import CongestionControl
 from infra.declaration import NodeKind, TrafficClasses
 from infra.errors import CausewayError
-from infra.stack import check_stack
 
 SCHEMA_VERSION: Literal[1] = 1
+CongestionControl = Literal["bbr", "cubic"]
 
 
 def in_natural_order(parts: dict[str, Any]) -> dict[str, Any]:
@@ -232,21 +230,6 @@ class Contract(_Part):
     def route(self, source: str, target: str) -> WanRoute | None:
         """How a region reaches another one; None where no links lead there."""
         return next((route for route in self.regions[source].wan_routes if route.region == target), None)
-
-
-def stack_dir(stack: str) -> Path:
-    """Where a stack keeps its files, relative to the checkout."""
-    return Path(".causeway") / "stacks" / check_stack(stack)
-
-
-def secret_file(stack: str, name: str, ending: str = "") -> Path:
-    """Where a part of a secret is on the controller: absolute, for roles read it by that."""
-    return ROOT / stack_dir(stack) / "secrets" / f"{name}{ending}"
-
-
-def tunnel_secret(link: str, region: str) -> str:
-    """The name of the secret that is the key of a tunnel's end in a region."""
-    return f"wireguard-{link}-{region}"
 
 
 def load_contract(path: Path) -> Contract:
