@@ -7,7 +7,8 @@ from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.groups import inventory_data
-from infra.inventory.variables import FEATURES, feature_hosts
+from infra.inventory.roles import role_order
+from infra.inventory.variables import feature_hosts
 
 
 def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
@@ -20,7 +21,7 @@ def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
     addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
     shared = [tree_hash(f"inventories/{contract.stack}"), contract.schema_version]
     inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
-    for role in FEATURES:
+    for role in role_order():
         common = [role, tree_hash(f"roles/{role}"), *shared, addresses if _reads_others(role) else ""]
         by_pool: dict[str, str] = {}
         for name in feature_hosts(contract, role):

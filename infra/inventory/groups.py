@@ -15,7 +15,8 @@ from typing import Any
 
 from infra.ground.contract import Contract, RegionContract
 from infra.ground.groups import NODE_ROLES, group_name
-from infra.inventory.variables import FEATURES, feature_hosts, host_variables, role_variables
+from infra.inventory.roles import role_order
+from infra.inventory.variables import feature_hosts, host_variables, role_variables
 
 SSH_PORT = 22
 SSH_ALIVE_INTERVAL_S = 10
@@ -32,7 +33,7 @@ def inventory_data(contract: Contract, root: Path) -> Inventory:
     for name, region in contract.regions.items():
         inventory[group_name("region", name)]["vars"] |= _ssh_variables(region, contract, root)
     _add_pools(inventory, contract)
-    for feature in FEATURES:
+    for feature in role_order():
         _add_members(inventory, contract, group_name("feature", feature), feature_hosts(contract, feature))
     inventory["all"]["vars"] |= {
         "ansible_port": SSH_PORT,
@@ -71,7 +72,7 @@ def _empty_groups(contract: Contract) -> Inventory:
         for name, region in contract.regions.items()
     }
     roles = [group_name("role", role) for role in NODE_ROLES]
-    features = [group_name("feature", feature) for feature in FEATURES]
+    features = [group_name("feature", feature) for feature in role_order()]
     above_pools = [*regions, *roles, *features]
     return {
         "all": _group() | {"children": above_pools},

@@ -19,10 +19,8 @@ from infra.ground.contract import (
     RegionContract,
 )
 from infra.ground.groups import group_name
+from infra.inventory.roles import role_order
 from infra.stack import secret_file
-
-FEATURES = ("base", "tcp_tuning", "roce", "wan_gateway", "consul", "drift_watch")
-"""Every feature is a role of the same name and a group `feature_<name>`: being in it applies the role."""
 
 MAX_REGION_TIME_SERVERS = 3
 
@@ -44,7 +42,7 @@ def feature_hosts(contract: Contract, feature: str) -> tuple[str, ...]:
         linked = [region for region in contract.regions.values() if region.wan_routes]
         gateways = {name for region in linked for name in region.gateways}
         return tuple(host for host in contract.hosts if host in gateways)
-    raise ValueError(f"{feature} is not one of {', '.join(FEATURES)}")
+    raise ValueError(f"{feature} is not one of {', '.join(role_order())}")
 
 
 def role_variables(contract: Contract) -> dict[str, dict[str, Any]]:

@@ -12,7 +12,8 @@ from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
-from infra.inventory.variables import FEATURES, feature_hosts, host_variables, role_variables
+from infra.inventory.roles import role_order
+from infra.inventory.variables import feature_hosts, host_variables, role_variables
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
@@ -142,7 +143,7 @@ def test_a_hosts_own_interfaces_count_when_it_is_asked_what_is_stale(fabric: Con
 
 def test_every_variable_is_one_its_role_knows(contract: Contract, fabric: Contract) -> None:
     reader = YAML(typ="safe", pure=True)
-    files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in FEATURES]
+    files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in role_order()]
     known = {name for file in files for name in reader.load(file.read_text())}
     groups = [*role_variables(contract).values(), *role_variables(fabric).values()]
     assert {name for group in (*groups, host_variables(fabric, "r-gpu-0")) for name in group} <= known

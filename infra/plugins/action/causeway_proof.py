@@ -19,7 +19,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
 
 # Here, not where it is used: Ansible loads this before it forks, so what it takes is spent once a repair.
 from infra.drift import proof  # noqa: E402 - needs the path set above
-from infra.inventory.variables import FEATURES  # noqa: E402 - likewise
+from infra.inventory.roles import role_order  # noqa: E402 - likewise
 from infra.verify.expectations import of_hosts  # noqa: E402 - likewise
 from infra.verify.verdicts import Check, VerificationResult  # noqa: E402 - likewise
 
@@ -51,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
             raise AnsibleActionFail("the callback causeway_proof is not enabled: ansible.cfg says how")
         if "prepare" in wanted:
             roles = wanted["prepare"]
-            whole = dict.fromkeys(roles, FEATURES) if wanted.get("whole_nodes") else roles
+            whole = dict.fromkeys(roles, role_order()) if wanted.get("whole_nodes") else roles
             # By a file, for a result is printed by -v, with all the variables of the roles.
             descriptor, file = tempfile.mkstemp(prefix="causeway-proof-")
             with os.fdopen(descriptor, "w") as written:
