@@ -16,8 +16,7 @@ from infra.commands.wan import print_measured
 from infra.components import kept
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
-from infra.inventory.roles import role_order
-from infra.inventory.variables import feature_hosts
+from infra.inventory.roles import role_hosts, role_order
 from infra.pulumi_cli import only_one, pulumi, select_stack
 from infra.stack import stack_dir
 from infra.verify.verdicts import VerificationResult, read_result
@@ -84,7 +83,7 @@ def show_standing(
         again = f"./run exec causeway wan measure {contract.stack}"
         console.print(f"WAN links were not measured: {again} measures them", highlight=False)
     for feature in role_order():
-        console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
+        console.print(f"role {feature}: applied on {len(role_hosts(contract, feature))} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
     console.print(f"checks: {counts} ({_age(checks, started_at)})")
     if any(pool.gpus_simulated for pool in contract.pools.values()):

@@ -1,10 +1,9 @@
 """What all parts of a stack stand on: the plan, the access key and, for local nodes, this machine."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pulumi
 
-from infra.capabilities.discovery.servers import SECRETS
 from infra.components.access_key import SshKey
 from infra.components.secret import Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
@@ -25,7 +24,7 @@ class Cluster(pulumi.ComponentResource):
         self.contract: Contract = build_contract(spec, self.plan, self.stack)
         child = pulumi.ResourceOptions(parent=self)
         self.key = SshKey("access", self.stack, child)
-        self.secrets = [Secret(name, kind, self.stack, child) for name, kind in self._shared_secrets()]
+        self.secrets = [Secret(name, kind, self.stack, child) for name, kind in self.plan.secrets.items()]
         self._machine = self._find_machine(child)
         self.register_outputs({"public_key": self.key.public_key})
 
@@ -38,10 +37,6 @@ class Cluster(pulumi.ComponentResource):
     def local_regions(self) -> Sequence[RegionSpec]:
         """The regions whose nodes stand on this machine."""
         return [region for region in self.spec.regions if region.provider.kind == "local"]
-
-    def _shared_secrets(self) -> Iterable[tuple[str, str]]:
-        """(name, kind) of what all regions share."""
-        return SECRETS.items() if self.spec.discovery else ()
 
     def _find_machine(self, child: pulumi.ResourceOptions) -> Machine | None:
         local = self.local_regions()

@@ -7,8 +7,7 @@ from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.groups import inventory_data
-from infra.inventory.roles import role_order
-from infra.inventory.variables import feature_hosts
+from infra.inventory.roles import role_hosts, role_order
 
 
 def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
@@ -24,7 +23,7 @@ def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
     for role in role_order():
         common = [role, tree_hash(f"roles/{role}"), *shared, addresses if _reads_others(role) else ""]
         by_pool: dict[str, str] = {}
-        for name in feature_hosts(contract, role):
+        for name in role_hosts(contract, role):
             pool = contract.hosts[name].pool
             if pool not in by_pool:
                 by_pool[pool] = value_hash([*common, _variables(contract, data, pool, role)])

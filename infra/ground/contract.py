@@ -5,33 +5,48 @@ checkout keeps working. Values that many hosts share stand once, on their pool o
 """
 
 import re
+from importlib import import_module
+from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SerializeAsAny,
+    ValidationError,
+    field_validator,
+)
 
 from infra.declaration import NodeKind, TrafficClasses
 from infra.errors import CausewayError
+from infra.ground.endpoint import HostSet
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 CongestionControl = Literal["bbr", "cubic"]
+CAPABILITY = re.compile(r"[a-z][a-z0-9_]*")
+S = TypeVar("S", bound="Section")
 
 
 def in_natural_order(parts: dict[str, Any]) -> dict[str, Any]:
     """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
-    return dict(sorted(parts.items(), key=lambda item: _natural(item[0])))
+    return dict(sorted(parts.items(), key=lambda item: natural(item[0])))
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural(name: str) -> list[tuple[int, str]]:
+    """By what names are sorted in that order."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
-class _Part(BaseModel):
+class Part(BaseModel):
+    """Anything in the contract: immutable, and a key nobody knows is an error."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class LinkEndContract(_Part):
+class LinkEndContract(Part):
     """Where a link ends in a region: at which host, with which address where Causeway makes the link."""
 
     gateway: str | None = None
@@ -44,7 +59,7 @@ class LinkEndContract(_Part):
     """Inside the tunnel, for kind `vpn`."""
 
 
-class LinkContract(_Part):
+class LinkContract(Part):
     """One WAN link: as declared, and what planning made of it."""
 
     a: str
@@ -73,7 +88,7 @@ class LinkContract(_Part):
     _in_order = field_validator("ends")(in_natural_order)
 
 
-class WanRoute(_Part):
+class WanRoute(Part):
     """How a region's nodes reach one other region.
 
     Sizes are the primary path's; buffers and congestion control hold on the backup path, too.
@@ -95,7 +110,7 @@ class WanRoute(_Part):
     mss_bytes: int
 
 
-class RoceContract(_Part):
+class RoceContract(Part):
     """How RDMA traffic is marked. `tos` is the IP header's byte: the DSCP, and ECN-capable."""
 
     dscp: int
@@ -105,7 +120,7 @@ class RoceContract(_Part):
     cnp_priority: int
 
 
-class FabricContract(_Part):
+class FabricContract(Part):
     """What the fabric ports of a region's hosts share."""
 
     kind: str
@@ -118,7 +133,7 @@ class FabricContract(_Part):
     """Hosts' addresses on each rail, plane by plane: reached through the port on that rail and plane."""
 
 
-class FabricNicContract(_Part):
+class FabricNicContract(Part):
     """One fabric port of a host, and the port of the leaf (counted from 0) it is cabled to."""
 
     name: str
@@ -132,13 +147,11 @@ class FabricNicContract(_Part):
     port: int
 
 
-class RegionContract(_Part):
+class RegionContract(Part):
     """What all nodes of a region share."""
 
     provider: Literal["local", "existing"]
     cidr: IPv4Network
-    timezone: str
-    locale: str
     mtu_bytes: int
     ssh_user: str
     ssh_private_key_file: str
@@ -155,7 +168,7 @@ class RegionContract(_Part):
     fabric: FabricContract | None = None
 
 
-class PoolContract(_Part):
+class PoolContract(Part):
     """What all nodes of a pool share. The key in `Contract.pools` is `<region>-<pool>`."""
 
     region: str
@@ -168,10 +181,9 @@ class PoolContract(_Part):
     gpus_simulated: bool
     nics: int
     nic_gbps: int | None = None
-    shm_gib: float | None = None
 
 
-class HostContract(_Part):
+class HostContract(Part):
     """One node. `pool` is a key of `Contract.pools`."""
 
     pool: str
@@ -181,43 +193,65 @@ class HostContract(_Part):
     """NIC by NIC and within a NIC plane by plane; empty for a node that is not on the fabric."""
 
 
-class DatacenterContract(_Part):
-    """One region's share of the service discovery."""
+class Section(Part):
+    """What one capability says in the contract: only what the inventory, the roles and the checks read.
 
-    name: str
-    servers: tuple[str, ...]
-    """Hosts, in natural order."""
+    Its model is `SECTION` in `infra/capabilities/<capability>/section.py`, and has a version of its own.
+    """
 
-
-class DiscoveryContract(_Part):
-    """How services are found."""
-
-    kind: Literal["consul"]
-    primary: str
-    """The region in which rights are granted for all."""
-    datacenters: dict[str, DatacenterContract]
-    """By region; one for every region."""
-
-    _in_order = field_validator("datacenters")(in_natural_order)
+    capability: ClassVar[str]
 
 
-class Contract(_Part):
+def _sections(value: Any) -> Any:
+    """Each part by its capability's model, every mapping in it in natural order."""
+    return {name: _section(name, part) for name, part in value.items()} if isinstance(value, dict) else value
+
+
+def _section(name: str, part: Any) -> Section:
+    """The model is found by its dotted name, for nothing in this module knows a capability."""
+    if isinstance(part, Section):
+        return type(part).model_validate(_ordered(part.model_dump()))
+    if not CAPABILITY.fullmatch(name) or find_spec(f"infra.capabilities.{name}") is None:
+        raise ValueError(f"{name} is no capability of this version")
+    model: type[Section] = import_module(f"infra.capabilities.{name}.section").SECTION
+    return model.model_validate(_ordered(part))
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return in_natural_order({key: _ordered(part) for key, part in value.items()})
+    return [_ordered(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+class Contract(Part):
     """Everything right of Pulumi starts from this. Keys are names: regions, pools, hosts, links."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     stack: str
     cluster: str
     known_hosts_file: str
-    authorized_keys: tuple[str, ...] = ()
-    """Public keys that may log in beside the stack's own."""
     regions: dict[str, RegionContract]
     pools: dict[str, PoolContract]
     hosts: dict[str, HostContract]
     links: dict[str, LinkContract]
-    discovery: DiscoveryContract | None = None
+    sections: Annotated[dict[str, SerializeAsAny[Section]], BeforeValidator(_sections)] = {}
+    """By capability, for those that are declared."""
     waves: tuple[tuple[str, ...], ...]
 
-    _in_order = field_validator("regions", "pools", "hosts", "links")(in_natural_order)
+    _in_order = field_validator("regions", "pools", "hosts", "links", "sections")(in_natural_order)
+
+    def section(self, model: type[S]) -> S | None:
+        """A capability's part; None where it is not declared."""
+        found = self.sections.get(model.capability)
+        return found if isinstance(found, model) else None
+
+    def members(self, of: HostSet) -> tuple[str, ...]:
+        """The hosts in a set, in natural order."""
+        if of.everyone:
+            return tuple(self.hosts)
+        pools = {key for key, pool in self.pools.items() if of.has_pool(pool.region, key)}
+        names = frozenset(of.hosts)
+        return tuple(name for name, host in self.hosts.items() if host.pool in pools or name in names)
 
     def region_of(self, host: str) -> str:
         """The name of the region a host stands in; KeyError for an unknown host."""

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.ground.contract import Contract, RegionContract
+from infra.capabilities import host_variables
+from infra.ground.contract import Contract, HostContract, RegionContract
 from infra.ground.groups import NODE_ROLES, group_name
-from infra.inventory.roles import role_order
-from infra.inventory.variables import feature_hosts, host_variables, role_variables
+from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.variables import role_variables
 
 SSH_PORT = 22
 SSH_ALIVE_INTERVAL_S = 10
@@ -34,7 +35,7 @@ def inventory_data(contract: Contract, root: Path) -> Inventory:
         inventory[group_name("region", name)]["vars"] |= _ssh_variables(region, contract, root)
     _add_pools(inventory, contract)
     for feature in role_order():
-        _add_members(inventory, contract, group_name("feature", feature), feature_hosts(contract, feature))
+        _add_members(inventory, contract, group_name("feature", feature), role_hosts(contract, feature))
     inventory["all"]["vars"] |= {
         "ansible_port": SSH_PORT,
         "ansible_python_interpreter": "/usr/bin/python3",
@@ -44,7 +45,10 @@ def inventory_data(contract: Contract, root: Path) -> Inventory:
     }
     for group, variables in role_variables(contract).items():
         inventory.setdefault(group, _group())["vars"] |= variables
-    inventory["_meta"] = {"hostvars": {name: _host(contract, name) for name in contract.hosts}}
+    own = host_variables(contract)
+    inventory["_meta"] = {
+        "hostvars": {name: _host(host) | own.get(name, {}) for name, host in contract.hosts.items()}
+    }
     return inventory
 
 
@@ -104,11 +108,10 @@ def _add_members(inventory: Inventory, contract: Contract, group: str, members: 
             inventory[group]["hosts"] += [host for host in hosts if host in wanted]
 
 
-def _host(contract: Contract, name: str) -> dict[str, Any]:
+def _host(host: HostContract) -> dict[str, Any]:
     """What differs from host to host, and nothing else: users cannot override it for a group."""
-    host = contract.hosts[name]
     port = {} if host.ssh_port == SSH_PORT else {"ansible_port": host.ssh_port}
-    return {"ansible_host": str(host.address), **port, **host_variables(contract, name)}
+    return {"ansible_host": str(host.address), **port}
 
 
 def _ssh_variables(region: RegionContract, contract: Contract, root: Path) -> dict[str, Any]:

@@ -2,12 +2,10 @@
 
 from dataclasses import asdict
 
-from infra.capabilities.discovery import servers as planned
 from infra.capabilities.fabric.topology import FabricNic, FabricPlan
 from infra.capabilities.wan.routes import Route
 from infra.declaration import (
     ClusterSpec,
-    DiscoverySpec,
     ExistingProvider,
     NodePoolSpec,
     RegionSpec,
@@ -16,8 +14,6 @@ from infra.declaration import (
 from infra.ground import addresses
 from infra.ground.contract import (
     Contract,
-    DatacenterContract,
-    DiscoveryContract,
     FabricContract,
     FabricNicContract,
     HostContract,
@@ -28,6 +24,7 @@ from infra.ground.contract import (
     RoceContract,
     WanRoute,
 )
+from infra.ground.nodes import pool_key
 from infra.planning.plan import Plan
 from infra.stack import stack_dir
 
@@ -49,16 +46,15 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
         stack=stack,
         cluster=spec.name,
         known_hosts_file=str(stack_dir(stack) / "ssh" / "known_hosts"),
-        authorized_keys=spec.authorized_keys,
         regions={region.name: _region(spec, region, plan, stack) for region in spec.regions},
         pools={
-            f"{region.name}-{pool.name}": _pool(region, pool)
+            pool_key(region.name, pool.name): _pool(region, pool)
             for region in spec.regions
             for pool in region.pools
         },
         hosts={
             node.name: HostContract(
-                pool=f"{node.region}-{node.pool}",
+                pool=node.pool_key,
                 address=node.address,
                 ssh_port=node.ssh_port,
                 fabric=nics.get(node.name, ()),
@@ -66,7 +62,7 @@ def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
             for node in plan.nodes
         },
         links={link.name: _link(spec, index, link, plan) for index, link in enumerate(spec.wan_links)},
-        discovery=_discovery(spec, spec.discovery, plan) if spec.discovery else None,
+        sections=dict(plan.sections),
         waves=spec.rollout(),
     )
 
@@ -107,8 +103,6 @@ def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> Re
     return RegionContract(
         provider=provider.kind,
         cidr=region.cidr,
-        timezone=region.timezone,
-        locale=region.locale,
         mtu_bytes=region.mtu_bytes,
         ssh_user=existing.ssh_user if existing else "root",
         ssh_private_key_file=(existing and existing.ssh_key_file) or generated_key,
@@ -118,20 +112,6 @@ def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> Re
         tcp_buffer_max_bytes=max((route.tcp_buffer_max_bytes for route in routes.values()), default=0),
         wan_routes=tuple(_route(spec.region(far), route) for far, route in routes.items()),
         fabric=_fabric(plan.fabrics[region.name]) if region.name in plan.fabrics else None,
-    )
-
-
-def _discovery(spec: ClusterSpec, discovery: DiscoverySpec, plan: Plan) -> DiscoveryContract:
-    return DiscoveryContract(
-        kind=discovery.kind,
-        primary=planned.primary_region(discovery, spec),
-        datacenters={
-            region.name: DatacenterContract(
-                name=planned.datacenter(discovery, region.name),
-                servers=tuple(node.name for node in plan.servers[region.name]),
-            )
-            for region in spec.regions
-        },
     )
 
 
@@ -178,5 +158,5 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
         region=region.name,
         node_kind=region.node_kind(pool),
         gpus_simulated=region.provider.kind == "local" and pool.gpus > 0,
-        **pool.model_dump(exclude={"count", "hosts", "nic_names", "node_kind"}),
+        **pool.model_dump(exclude={"count", "hosts", "nic_names", "node_kind", "shm_gib"}),
     )

@@ -4,51 +4,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from infra.capabilities.discovery.servers import SECRETS, server_count
+from infra.capabilities import capabilities
 from infra.capabilities.fabric.topology import FabricPlan, has_switches, plan_fabric
 from infra.capabilities.wan import routes
 from infra.capabilities.wan import tcp as wan
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground import addresses
+from infra.ground.capability import MadeSecret, Planned
+from infra.ground.contract import Section
+from infra.ground.endpoint import Endpoint
+from infra.ground.nodes import Nodes, PlannedNode
 
 
 @dataclass(frozen=True)
-class PlannedNode:
-    """One node: where it belongs and by which address it is reached."""
-
-    name: str
-    region: str
-    pool: str
-    role: str
-    address: IPv4Address
-    ssh_port: int = 22
-
-
-@dataclass(frozen=True)
-class Plan:
+class Plan(Nodes):
     """What would stand. `links` maps a link's name to what it asks of the hosts.
 
     `routes` maps a region and another one to the way between them, `ends` a link's name and a region to the
     gateway node at which it ends there; None stands for the region's router, where there is no such node.
-    `fabrics` holds the regions that have one, `servers` each region's servers of the service discovery, where
-    that is declared.
+    `fabrics` holds the regions that have one, `sections` what capabilities have planned, by their names.
     """
 
-    nodes: tuple[PlannedNode, ...]
     links: dict[str, wan.LinkPlan]
     routes: dict[str, dict[str, routes.Route]]
     ends: dict[str, dict[str, PlannedNode | None]]
     fabrics: dict[str, FabricPlan]
-    servers: dict[str, tuple[PlannedNode, ...]]
+    sections: dict[str, Section]
+    endpoints: tuple[Endpoint, ...]
+    secrets: dict[str, MadeSecret]
+    """Name → kind of those that all regions share."""
     resources: dict[str, int]
-
-    def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
-        """The nodes of one region, in declared order."""
-        return tuple(node for node in self.nodes if node.region == region)
-
-    def gateways(self, region: str) -> tuple[PlannedNode, ...]:
-        """The nodes at which a region's WAN links end; none where its router does that."""
-        return tuple(node for node in self.region_nodes(region) if node.role == "gateway")
 
     def gateway_address(self, region: RegionSpec) -> IPv4Address | None:
         """Where a region's nodes send traffic for others; None where only the machines' own routes know."""
@@ -58,10 +43,6 @@ class Plan:
         if gateways:
             return gateways[0].address
         return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
-
-    def pool_nodes(self, region: str, pool: str) -> tuple[PlannedNode, ...]:
-        """The nodes of one pool, in node order."""
-        return tuple(node for node in self.nodes if (node.region, node.pool) == (region, pool))
 
 
 def make_plan(spec: ClusterSpec) -> Plan:
@@ -76,26 +57,43 @@ def make_plan(spec: ClusterSpec) -> Plan:
     ends = _link_ends(spec, nodes)
     planned = (plan_fabric(index, region) for index, region in enumerate(spec.regions))
     fabrics = {fabric.region: fabric for fabric in planned if fabric is not None}
+    sections, endpoints = _sections(spec, nodes)
+    secrets = {
+        capability.name: capability.secrets(sections[capability.name])
+        for capability in capabilities()
+        if capability.name in sections
+    }
     return Plan(
         nodes=nodes,
         links=links,
         routes=routes.plan_routes(spec),
         ends=ends,
         fabrics=fabrics,
-        servers=_servers(spec, nodes),
-        resources=_resource_counts(spec),
+        sections=sections,
+        endpoints=endpoints,
+        secrets={name: kind for own in secrets.values() for name, kind in own.items()},
+        resources=_resource_counts(spec) | {name: len(own) for name, own in secrets.items() if own},
     )
 
 
-def _servers(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, tuple[PlannedNode, ...]]:
-    """The first control nodes of each region."""
-    if spec.discovery is None:
-        return {}
-    servers = {}
-    for region in spec.regions:
-        control = [node for node in nodes if node.region == region.name and node.role == "control"]
-        servers[region.name] = tuple(control[: server_count(spec.discovery, region)])
-    return servers
+def _sections(
+    spec: ClusterSpec, nodes: tuple[PlannedNode, ...]
+) -> tuple[dict[str, Section], tuple[Endpoint, ...]]:
+    """What every capability that is declared comes to, and what listens for all of them."""
+    sections: dict[str, Section] = {}
+    for capability in capabilities():
+        section = capability.plan(spec, Planned(nodes, sections))
+        if section is not None:
+            sections[capability.name] = section
+    declared = [capability for capability in capabilities() if capability.name in sections]
+    planned = Planned(nodes, sections)
+    endpoints = tuple(
+        endpoint
+        for capability in declared
+        for endpoint in capability.endpoints(sections[capability.name], planned)
+    )
+    planned = Planned(nodes, sections, endpoints)
+    return {one.name: one.finish(sections[one.name], planned) for one in declared}, endpoints
 
 
 def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:
@@ -137,5 +135,4 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
         "hand_off": 2 + sum(map(has_switches, spec.regions)),  # the component; the files; the switches' files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,
-        **({"discovery": len(SECRETS)} if spec.discovery else {}),
     }

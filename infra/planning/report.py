@@ -6,10 +6,12 @@ from dataclasses import asdict
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from infra.capabilities.discovery import servers as discovery
+from infra.capabilities import capabilities
 from infra.capabilities.fabric import topology as fabric
-from infra.declaration import ClusterSpec, DiscoverySpec, NodePoolSpec, RegionSpec, WanLinkSpec
-from infra.planning.plan import Plan, PlannedNode
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec, WanLinkSpec
+from infra.ground.capability import Report
+from infra.ground.nodes import PlannedNode
+from infra.planning.plan import Plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +21,7 @@ NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
 
 
 def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any]:
-    """The plan as plain values: cluster, stack, regions, wan, routes, discovery, nodes, resources."""
+    """The plan as plain values: cluster, stack, regions, wan, routes, each capability's, nodes, resources."""
     by_pool = _nodes_by_pool(plan)
     return {
         "cluster": spec.name,
@@ -30,7 +32,7 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
             source: {target: asdict(route) for target, route in routes.items()}
             for source, routes in plan.routes.items()
         },
-        "discovery": _discovery(spec, spec.discovery, plan) if spec.discovery else None,
+        **{name: report.data for name, report in _reports(plan).items()},
         "nodes": [
             {
                 "name": node.name,
@@ -45,18 +47,10 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
     }
 
 
-def _discovery(spec: ClusterSpec, declared: DiscoverySpec, plan: Plan) -> dict[str, Any]:
-    return {
-        "kind": declared.kind,
-        "primary": discovery.primary_region(declared, spec),
-        "datacenters": {
-            region: {
-                "name": discovery.datacenter(declared, region),
-                "servers": [node.name for node in servers],
-            }
-            for region, servers in plan.servers.items()
-        },
-    }
+def _reports(plan: Plan) -> dict[str, Report]:
+    """What the declared capabilities say of themselves."""
+    declared = ((one, plan.sections[one.name]) for one in capabilities() if one.name in plan.sections)
+    return {one.name: report for one, section in declared if (report := one.report(section))}
 
 
 def _nodes_by_pool(plan: Plan) -> dict[tuple[str, str], list[PlannedNode]]:
@@ -141,21 +135,12 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
     ways = [text for pair in combinations(plan.routes, 2) if (text := _way_text(plan, *pair))]
     if ways:
         console.print("\n" + "\n".join(ways))
-    if spec.discovery:
-        console.print("\n" + _discovery_text(spec, spec.discovery, plan))
+    for report in _reports(plan).values():
+        console.print("\n" + report.text)
     if any(region.provider.kind == "local" for region in spec.regions) and gpus:
         console.print("\nGPUs of local nodes are declared but simulated: there is no GPU behind them.")
     counts = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in plan.resources.items())
     console.print(f"\n{sum(plan.resources.values())} resources: {counts}")
-
-
-def _discovery_text(spec: ClusterSpec, declared: DiscoverySpec, plan: Plan) -> str:
-    servers = [
-        f"datacenter {discovery.datacenter(declared, region)} on {_span(nodes[0].name, nodes[-1].name)}"
-        for region, nodes in plan.servers.items()
-    ]
-    primary = discovery.primary_region(declared, spec)
-    return f"Service discovery by {declared.kind}: {', '.join(servers)}; rights are granted in {primary}"
 
 
 def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":

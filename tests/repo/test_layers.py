@@ -2,6 +2,7 @@
 
 import pytest
 
+from infra.capabilities import capabilities
 from tests.repo import layers
 
 PICTURE = layers.ROOT / "docs" / "architecture.md"
@@ -33,6 +34,23 @@ def test_what_only_computes_imports_no_tool(layer: str) -> None:
         if layers.layer_of(found.module) == layer and found.imported.partition(".")[0] in layers.TOOLS
     ]
     assert not tools
+
+
+def test_a_capability_reads_the_sections_alone_of_those_that_it_needs_or_uses() -> None:
+    named = {one.name: {*one.needs, *one.uses} for one in capabilities()}
+    strangers = [
+        f"{found.module}:{found.line} imports {found.imported}"
+        for found in layers.imports()
+        if (own := capability_of(found.module)) and (other := capability_of(found.imported)) and own != other
+        if found.imported != f"infra.capabilities.{other}.section" or other not in named[own]
+    ]
+    assert not strangers
+
+
+def capability_of(module: str) -> str:
+    """The capability that a module belongs to; empty for one that belongs to none."""
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["infra", "capabilities"] and len(parts) > 2 else ""
 
 
 def test_every_layer_is_in_use() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.capabilities.base.section import BaseSection
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
@@ -32,7 +33,9 @@ def test_declared_keys_are_in_the_contract() -> None:
     spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(
         update={"authorized_keys": ("ssh-ed25519 AAAA me",)}
     )
-    assert build_contract(spec, make_plan(spec), "local").authorized_keys == ("ssh-ed25519 AAAA me",)
+    base = build_contract(spec, make_plan(spec), "local").section(BaseSection)
+    assert base
+    assert base.authorized_keys == ("ssh-ed25519 AAAA me",)
 
 
 def turned_around(value: Any) -> Any:
@@ -56,8 +59,8 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
         ("links", "trans-sea"),
         ("links", "trans-sea", "ends", "tokyo"),
         ("links", "trans-sea", "classes"),
-        ("discovery",),
-        ("discovery", "datacenters", "tokyo"),
+        ("sections", "discovery"),
+        ("sections", "discovery", "datacenters", "tokyo"),
     ],
 )
 def test_an_unknown_key_is_refused_at_every_level(
@@ -70,15 +73,15 @@ def test_an_unknown_key_is_refused_at_every_level(
     part["surprise"] = 1
     file = tmp_path / "contract.json"
     file.write_text(json.dumps(data))
-    with pytest.raises(CausewayError, match="is not a contract of schema version 1") as raised:
+    with pytest.raises(CausewayError, match="is not a contract of schema version 2") as raised:
         load_contract(file)
     assert raised.value.hint.startswith("run ./run up again")
 
 
 def test_another_schema_version_is_refused(contract: Contract, tmp_path: Path) -> None:
     file = tmp_path / "contract.json"
-    file.write_text(contract.model_dump_json().replace('"schema_version":1', '"schema_version":2'))
-    with pytest.raises(CausewayError, match="schema version 1"):
+    file.write_text(contract.model_dump_json().replace('"schema_version":2', '"schema_version":3'))
+    with pytest.raises(CausewayError, match="schema version 2"):
         load_contract(file)
 
 

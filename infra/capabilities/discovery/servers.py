@@ -5,9 +5,6 @@ from infra.declaration import ClusterSpec, ConsulDiscovery, RegionSpec
 SERVER_COUNTS = (1, 3, 5)
 """Raft goes on while more than half of the servers do: 2 stand no more failures than 1, nor 4 than 3."""
 
-SECRETS = {"consul-gossip": "random", "consul-ca": "authority", "consul-acl": "random"}
-"""Name → kind of the secrets that all regions share: of gossip, of certificates, of tokens."""
-
 
 def control_nodes(region: RegionSpec) -> int:
     """How many nodes of a region may be servers."""

@@ -1,11 +1,11 @@
-"""Who may log in to the nodes."""
+"""Who may log in to the nodes, and the language that they speak."""
 
 from collections.abc import Iterator
 from typing import ClassVar
 
 from infra.declaration import ClusterSpec
 from infra.declaration.base import is_line
-from infra.ground.problem import Problem, Severity
+from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rules.machines import KEY_TYPES, holds_type
 
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
@@ -29,6 +29,27 @@ class AuthorizedKeysAreKeys:
             earlier = first.setdefault(line.split()[1], path)
             if earlier != path:
                 yield Problem(path, f"the same key as {earlier}", hint="take one of them out")
+
+
+class LocaleIsKnown:
+    """`jp_JP.UTF-8` has the right form, and no machine can generate it."""
+
+    id: ClassVar[str] = "locale-known"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Locales whose language and country Python's alias table has not heard of."""
+        import locale
+
+        known = sorted({name.split(".")[0] for name in locale.locale_alias.values() if "_" in name[:4]})
+        for index, region in enumerate(spec.regions):
+            name = region.locale.split(".")[0]
+            if name not in (*known, "C", "POSIX"):
+                same_country = [other for other in known if other[-3:] == name[-3:]]
+                near = nearest(name, same_country or known)
+                suggestion = f"{near}.UTF-8" if near else None
+                message = f"{show(region.locale)} is not a locale known here"
+                yield Problem(f"regions[{index}].locale", message, show(region.locale), suggestion=suggestion)
 
 
 def _complaint(line: str) -> tuple[str, str] | None:
