@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def wants_measuring(contract: Contract, asked: bool | None) -> bool:
     """What was asked for; else only where no link is anybody else's."""
     if asked is None:
-        return all(region.provider == "local" for region in contract.regions.values())
+        return all(region.makes_links for region in contract.regions.values())
     return asked
 
 

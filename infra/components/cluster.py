@@ -36,7 +36,7 @@ class Cluster(pulumi.ComponentResource):
 
     def local_regions(self) -> Sequence[RegionSpec]:
         """The regions whose nodes stand on this machine."""
-        return [region for region in self.spec.regions if region.provider.kind == "local"]
+        return [region for region in self.spec.regions if isinstance(region.provider, LocalProvider)]
 
     def _find_machine(self, child: pulumi.ResourceOptions) -> Machine | None:
         local = self.local_regions()

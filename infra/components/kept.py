@@ -58,7 +58,12 @@ def _existing(contract: Mapping[str, Any]) -> Machines:
     """Read as plain JSON: another version's contract is to be taken down all the same."""
     regions = {key: contract["regions"][pool["region"]] for key, pool in contract["pools"].items()}
     hosts = contract["hosts"].items()
-    return {name: host for name, host in hosts if regions[host["pool"]]["provider"] == "existing"}
+    return {name: host for name, host in hosts if not _is_made(regions[host["pool"]])}
+
+
+def _is_made(region: Mapping[str, Any]) -> bool:
+    """Whether a region's nodes go with the stack; contracts of version 1 say it by the provider's name."""
+    return bool(region.get("makes_nodes", region["provider"] == "local"))
 
 
 def _resources(stack: str) -> Iterator[tuple[str, dict[str, Any]]]:

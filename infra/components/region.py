@@ -60,7 +60,7 @@ class Region(pulumi.ComponentResource):
     ) -> None:
         super().__init__("causeway:region:Region", name, None, opts)
         self.spec = spec
-        under = [self._network(name, cluster)] if spec.provider.kind == "local" else []
+        under = [self._network(name, cluster)] if isinstance(spec.provider, LocalProvider) else []
         child = pulumi.ResourceOptions(parent=self, depends_on=under)
         pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
         self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)

@@ -31,7 +31,7 @@ class WanLink(pulumi.ComponentResource):
         self.spec = spec
         self.secrets = self._keys(name, cluster) if spec.kind == "vpn" else []
         self.ensured: list[pulumi.Output[str]] = []
-        if a.spec.provider.kind == b.spec.provider.kind == "local":
+        if a.spec.provider.makes_links and b.spec.provider.makes_links:
             self.ensured = [self._emulate(name, a, b, cluster).ensured]
         self.register_outputs({})
 

@@ -1,7 +1,7 @@
 """Regions, their node pools, and where their nodes come from."""
 
 from ipaddress import IPv4Address
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -24,9 +24,31 @@ PoolRole = Literal["control", "gpu", "storage", "gateway"]
 NodeKind = Literal["container", "vm"]
 
 
-class LocalProvider(Spec):
+class ProviderTraits:
+    """What a provider is, for everybody who would otherwise ask for its kind."""
+
+    makes_nodes: ClassVar[bool]
+    """It makes and deletes the nodes, at planned addresses; else they are declared, and outlive the stack."""
+    makes_links: ClassVar[bool]
+    """It makes the WAN links between its regions, which are the only ways between them."""
+    owns_router: ClassVar[bool]
+    """It makes the region's router, which has the first address of the region's range."""
+    simulates_gpus: ClassVar[bool]
+    """Its GPUs are declared, and there is none."""
+    for_trials: ClassVar[bool]
+    """Nobody works on its nodes: a check may alter one for a moment."""
+
+
+class LocalProvider(ProviderTraits, Spec):
     """Nodes on this machine: podman containers that run systemd and sshd, or virtual machines."""
 
+    makes_nodes: ClassVar[bool] = True
+    makes_links: ClassVar[bool] = True
+    owns_router: ClassVar[bool] = True
+    simulates_gpus: ClassVar[bool] = True
+    for_trials: ClassVar[bool] = True
+    ssh_user: ClassVar[str] = "root"
+    ssh_key_file: ClassVar[None] = None
     kind: Literal["local"] = "local"
     """Nodes are made on this machine."""
     node_kind: NodeKind = "container"
@@ -35,9 +57,14 @@ class LocalProvider(Spec):
     """Memory of each virtual machine."""
 
 
-class ExistingProvider(Spec):
+class ExistingProvider(ProviderTraits, Spec):
     """Machines you already have, reached by SSH: configured, never created and never deleted."""
 
+    makes_nodes: ClassVar[bool] = False
+    makes_links: ClassVar[bool] = False
+    owns_router: ClassVar[bool] = False
+    simulates_gpus: ClassVar[bool] = False
+    for_trials: ClassVar[bool] = False
     kind: Literal["existing"]
     """Nodes are machines you have."""
     ssh_user: UserName = "root"

@@ -150,7 +150,12 @@ class FabricNicContract(Part):
 class RegionContract(Part):
     """What all nodes of a region share."""
 
-    provider: Literal["local", "existing"]
+    provider: str
+    """Its kind, for people; what follows from it are the next four."""
+    makes_nodes: bool
+    makes_links: bool
+    simulates_gpus: bool
+    for_trials: bool
     cidr: IPv4Network
     mtu_bytes: int
     ssh_user: str

@@ -24,7 +24,7 @@ def identities_of(contract: Contract, instances: Mapping[str, Mapping[str, Any]]
 
 
 def _identity(contract: Contract, host: str, instance: Mapping[str, Any]) -> str:
-    if contract.regions[contract.region_of(host)].provider == "local":
+    if contract.regions[contract.region_of(host)].makes_nodes:
         return f"{INSTANCE}{instance['id']}"
     return " ".join(["host key", *instance["host_key"].split()[:2]])
 

@@ -71,8 +71,7 @@ def _group() -> Group:
 def _empty_groups(contract: Contract) -> Inventory:
     """Every group there is, so that a play may name a feature which no host of this cluster has."""
     regions = {
-        group_name("region", name): _group()
-        | {"vars": {"causeway_region": name, "causeway_provider": region.provider}}
+        group_name("region", name): _group() | {"vars": _region_variables(name, region)}
         for name, region in contract.regions.items()
     }
     roles = [group_name("role", role) for role in NODE_ROLES]
@@ -82,6 +81,14 @@ def _empty_groups(contract: Contract) -> Inventory:
         "all": _group() | {"children": above_pools},
         **{name: _group() for name in above_pools},
         **regions,
+    }
+
+
+def _region_variables(name: str, region: RegionContract) -> dict[str, Any]:
+    return {
+        "causeway_region": name,
+        "causeway_provider": region.provider,
+        "causeway_for_trials": region.for_trials,
     }
 
 

@@ -6,7 +6,6 @@ from infra.capabilities.fabric.topology import FabricNic, FabricPlan
 from infra.capabilities.wan.routes import Route
 from infra.declaration import (
     ClusterSpec,
-    ExistingProvider,
     NodePoolSpec,
     RegionSpec,
     WanLinkSpec,
@@ -97,15 +96,18 @@ def _fabric(plan: FabricPlan) -> FabricContract:
 
 def _region(spec: ClusterSpec, region: RegionSpec, plan: Plan, stack: str) -> RegionContract:
     provider = region.provider
-    existing = provider if isinstance(provider, ExistingProvider) else None
     generated_key = str(stack_dir(stack) / "ssh" / "id_ed25519")
     routes = plan.routes[region.name]
     return RegionContract(
         provider=provider.kind,
+        makes_nodes=provider.makes_nodes,
+        makes_links=provider.makes_links,
+        simulates_gpus=provider.simulates_gpus,
+        for_trials=provider.for_trials,
         cidr=region.cidr,
         mtu_bytes=region.mtu_bytes,
-        ssh_user=existing.ssh_user if existing else "root",
-        ssh_private_key_file=(existing and existing.ssh_key_file) or generated_key,
+        ssh_user=provider.ssh_user,
+        ssh_private_key_file=provider.ssh_key_file or generated_key,
         asn=addresses.FIRST_ASN + spec.regions.index(region),
         gateways=tuple(node.name for node in plan.gateways(region.name)),
         gateway_address=plan.gateway_address(region),
@@ -132,7 +134,7 @@ def _route(far: RegionSpec, route: Route) -> WanRoute:
 
 
 def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkContract:
-    emulated = all(spec.region(end).provider.kind == "local" for end in (link.a, link.b))
+    made = all(spec.region(end).provider.makes_links for end in (link.a, link.b))
     tunnelled = link.kind == "vpn"
     pairs = zip(addresses.link_interfaces(index), addresses.tunnel_interfaces(index), strict=True)
     return LinkContract(
@@ -142,7 +144,7 @@ def _link(spec: ClusterSpec, index: int, link: WanLinkSpec, plan: Plan) -> LinkC
         ends={
             region: LinkEndContract(
                 gateway=node.name if (node := plan.ends[link.name][region]) else None,
-                address=bare if emulated else end and end.address,
+                address=bare if made else end and end.address,
                 public_address=end and end.public_address,
                 tunnel_address=tunnel if tunnelled else None,
             )
@@ -157,6 +159,6 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
     return PoolContract(
         region=region.name,
         node_kind=region.node_kind(pool),
-        gpus_simulated=region.provider.kind == "local" and pool.gpus > 0,
+        gpus_simulated=region.provider.simulates_gpus and pool.gpus > 0,
         **pool.model_dump(exclude={"count", "hosts", "nic_names", "node_kind", "shm_gib"}),
     )

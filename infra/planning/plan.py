@@ -42,7 +42,7 @@ class Plan(Nodes):
             return region.shared_gateway_address()
         if gateways:
             return gateways[0].address
-        return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
+        return addresses.router_address(region.cidr) if region.provider.owns_router else None
 
 
 def make_plan(spec: ClusterSpec) -> Plan:
@@ -124,14 +124,15 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
 
     They grow with pools and links, never with nodes.
     """
-    local = {region.name for region in spec.regions if region.provider.kind == "local"}
-    emulated = [link for link in spec.wan_links if {link.a, link.b} <= local]
+    made = {region.name for region in spec.regions if region.provider.makes_links}
+    links_made = [link for link in spec.wan_links if {link.a, link.b} <= made]
+    networks = sum(region.provider.owns_router for region in spec.regions)
     return {
-        "cluster": 3 + bool(local),  # the stack, the component, the key; this machine
-        "regions": len(spec.regions) + len(local),  # the component; its network
+        "cluster": 3 + bool(networks),  # the stack, the component, the key; this machine
+        "regions": len(spec.regions) + networks,  # the component; its network
         "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
         # the component; what makes it here; a key for each end of a tunnel
-        "wan_links": len(spec.wan_links) + len(emulated) + 2 * sum(x.kind == "vpn" for x in spec.wan_links),
+        "wan_links": len(spec.wan_links) + len(links_made) + 2 * sum(x.kind == "vpn" for x in spec.wan_links),
         "hand_off": 2 + sum(map(has_switches, spec.regions)),  # the component; the files; the switches' files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,

@@ -68,7 +68,7 @@ def _region(region: RegionSpec, by_pool: NodesByPool, plan: Plan) -> dict[str, A
         "gateway_address": str(address) if (address := plan.gateway_address(region)) else None,
         "nodes": sum(pool.count for pool in region.pools),
         "gpus": sum(pool.count * pool.gpus for pool in region.pools),
-        "gpus_simulated": region.provider.kind == "local",
+        "gpus_simulated": region.provider.simulates_gpus,
         "pools": {pool.name: _pool(pool, by_pool[region.name, pool.name]) for pool in region.pools},
         "fabric": _fabric(planned) if planned else None,
     }
@@ -137,7 +137,7 @@ def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Conso
         console.print("\n" + "\n".join(ways))
     for report in _reports(plan).values():
         console.print("\n" + report.text)
-    if any(region.provider.kind == "local" for region in spec.regions) and gpus:
+    if any(region.provider.simulates_gpus for region in spec.regions) and gpus:
         console.print("\nGPUs of local nodes are declared but simulated: there is no GPU behind them.")
     counts = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in plan.resources.items())
     console.print(f"\n{sum(plan.resources.values())} resources: {counts}")

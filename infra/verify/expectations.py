@@ -151,7 +151,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
     own = [key for name in features for key in defaults[name]]
     connection = ("ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_become")
     wanted = [*own, *connection, "ansible_ssh_private_key_file", "ansible_ssh_common_args"]
-    wanted += ["causeway_stack", "causeway_provider"]
+    wanted += ["causeway_stack", "causeway_for_trials"]
     templar = Templar(loader=loader, variables=merged)
     values = templar.template({key: merged[key] for key in wanted if key in merged})
     podman = str(values.get("ansible_connection", "ssh")).endswith("podman")
@@ -164,7 +164,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
         ssh_options={} if podman else ssh_options({**values, "inventory_hostname": host.name}),
         become=bool(values.get("ansible_become", False)),
         stack=values.get("causeway_stack"),
-        experiments=values.get("causeway_provider") == "local",
+        experiments=bool(values.get("causeway_for_trials", False)),
     )
 
 

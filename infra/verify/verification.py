@@ -44,7 +44,7 @@ def verify(
 ) -> VerificationResult:
     """Verify the hosts of an inventory (a folder or file) that match `limit`, Ansible's host pattern.
 
-    Checks that alter a node for a moment run on nodes of the provider `local`; `experiments` says otherwise.
+    Checks that alter a node for a moment run on nodes for trials; `experiments` says otherwise.
 
     Writes the result as JSON to `report_file`; without one to the stack's folder, where the inventory names a
     stack. CausewayError when the inventory cannot be read. Hosts that do not answer are checks of their own.
@@ -302,7 +302,7 @@ def main() -> int:
     parser.add_argument(
         "--experiments",
         action=argparse.BooleanOptionalAction,
-        help="run checks that alter a node for a moment (default: on nodes of the provider local)",
+        help="run checks that alter a node for a moment (default: on nodes that nobody works on)",
     )
     parser.add_argument("--json", action="store_true", help="print the checks as JSON")
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")

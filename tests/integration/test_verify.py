@@ -138,10 +138,13 @@ def test_an_experiment_runs_where_it_may(tmp_path: Path) -> None:
     assert set(looked_at(tmp_path, experiments=True).values()) == {Verdict.FAILED}
 
 
-@pytest.mark.parametrize(("provider", "wanted"), [("local", True), ("existing", False), ("", False)])
-def test_experiments_are_for_nodes_that_we_made(tmp_path: Path, provider: str, wanted: bool) -> None:
-    file = inventory(tmp_path, f"[feature_base]\nn1 ansible_host=127.0.0.1 causeway_provider={provider}\n")
-    assert [host.experiments for host in _read_expectations(file, None).hosts] == [wanted]
+SAID = {"causeway_for_trials=True": True, "causeway_for_trials=False": False, "": False}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_experiments_are_for_nodes_that_nobody_works_on(tmp_path: Path, said: str) -> None:
+    file = inventory(tmp_path, f"[feature_base]\nn1 ansible_host=127.0.0.1 {said}\n")
+    assert [host.experiments for host in _read_expectations(file, None).hosts] == [SAID[said]]
 
 
 def test_only_the_roles_that_are_named_are_expected() -> None:

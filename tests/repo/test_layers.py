@@ -1,5 +1,7 @@
 """Imports run downwards only, and what only computes knows neither Pulumi nor Ansible."""
 
+import re
+
 import pytest
 
 from infra.capabilities import capabilities
@@ -60,3 +62,15 @@ def test_every_layer_is_in_use() -> None:
 
 def test_the_picture_in_the_documentation_is_current() -> None:
     assert f"```\n{layers.table()}\n```" in PICTURE.read_text(), "python -m tests.repo.layers prints it"
+
+
+def test_nobody_asks_a_provider_for_its_kind() -> None:
+    """What follows from a provider are its traits: another one is not to be found in a dozen conditions."""
+    asking = re.compile(r"provider\w*(\.kind)? (==|!=|in) [(\[]?\"|\.kind (==|!=) \"(local|existing)\"")
+    found = [
+        f"{path.relative_to(layers.ROOT)}:{number}"
+        for path in sorted((layers.ROOT / "infra").rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if asking.search(line)
+    ]
+    assert found == []

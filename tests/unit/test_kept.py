@@ -74,6 +74,15 @@ def test_what_machines_need_outlives_a_destroy_and_the_rest_does_not(folder: Pat
     assert kept.machines("s") == STAYS, "a second `down` finds them, too"
 
 
+def test_machines_stay_by_what_their_provider_is_and_not_by_its_name(folder: Path) -> None:
+    regions = {
+        "hall": {"provider": "of tomorrow", "makes_nodes": False},
+        "tokyo": {"provider": "another", "makes_nodes": True},
+    }
+    fill(folder, DECLARED | {"regions": regions})
+    assert kept.machines("s") == STAYS
+
+
 def test_a_down_that_was_killed_or_failed_loses_nothing(folder: Path) -> None:
     files = fill(folder, DECLARED)
     with pytest.raises(RuntimeError), kept.out_of_the_way("s"):

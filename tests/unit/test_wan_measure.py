@@ -103,7 +103,7 @@ def test_a_missing_tool_is_named_with_the_remedy(contract: Contract) -> None:
 
 def of_machines(contract: Contract, *regions: str) -> Contract:
     """The same cluster, with regions of machines that people work on."""
-    theirs = {name: contract.regions[name].model_copy(update={"provider": "existing"}) for name in regions}
+    theirs = {name: contract.regions[name].model_copy(update={"makes_links": False}) for name in regions}
     return contract.model_copy(update={"regions": contract.regions | theirs})
 
 

@@ -92,7 +92,7 @@ def held_to_mbps(contract: Contract, route: WanRoute) -> float | None:
     """What replication is sure of on every link of a way and of what stands in for it; None where all of
     them are made here."""
     links = [contract.links[name] for name in (*route.path, *route.backup_path)]
-    if all(contract.regions[region].provider == "local" for link in links for region in (link.a, link.b)):
+    if all(contract.regions[region].makes_links for link in links for region in (link.a, link.b)):
         return None
     return min(link.bandwidth_mbps * link.classes.replication_pct / 100 for link in links)
 

@@ -33,11 +33,12 @@ class HostsMatchTheProvider:
         """Pools whose hosts are too few or too many, and hosts where nodes are made."""
         for path, region, _, pool in pools(spec):
             number = len(pool.hosts)
-            if region.provider.kind == "local" and number:
-                message = f"{number} hosts in region {region.name}, whose provider local makes its nodes"
+            if region.provider.makes_nodes and number:
+                kind = region.provider.kind
+                message = f"{number} hosts in region {region.name}, whose provider {kind} makes its nodes"
                 hint = "take hosts out, or give the region provider: {kind: existing}"
                 yield Problem(f"{path}.hosts", message, str(number), hint=hint)
-            elif region.provider.kind == "existing" and number != pool.count > 0:
+            elif not region.provider.makes_nodes and number != pool.count > 0:
                 message = f"{number} hosts are listed, but count is {pool.count}"
                 hint = "list one entry with address and host_key per node"
                 yield Problem(f"{path}.hosts", message, str(number), str(pool.count), hint=hint)

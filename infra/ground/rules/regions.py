@@ -69,7 +69,7 @@ class CidrIsPrivate:
         for index, region in enumerate(spec.regions):
             special = any(region.cidr.overlaps(network) for network in SPECIAL.values())
             private = any(region.cidr.subnet_of(network) for network in PRIVATE)
-            if region.provider.kind == "local" and not private and (not special or not region.cidr.prefixlen):
+            if region.provider.makes_nodes and not private and (not special or not region.cidr.prefixlen):
                 yield _range_problem(spec, index, f"{region.cidr} is not a private range (RFC 1918)")
 
 
@@ -128,7 +128,7 @@ class CidrHoldsItsPools:
     def _too_many(region: RegionSpec, number: int) -> bool:
         pool = region.pools[number]
         return (
-            region.provider.kind == "local"
+            region.provider.makes_nodes
             and number < MAX_POOLS
             and pool.count > pool_capacity(region.cidr, number)
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import ClassVar
 
-from infra.declaration import ClusterSpec, ExistingProvider, LinkEndSpec, RegionSpec, WanLinkSpec
+from infra.declaration import ClusterSpec, LinkEndSpec, RegionSpec, WanLinkSpec
 from infra.ground.addresses import block_size, host_name
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import links, pools
@@ -63,7 +63,7 @@ class BackupsTakeOver:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Backups that end in a local region without gateway nodes."""
         for path, link in links(spec):
-            lacking = [r.name for r in _without_gateways(spec, link) if r.provider.kind == "local"]
+            lacking = [r.name for r in _without_gateways(spec, link) if r.provider.owns_router]
             if link.backup_of is not None and lacking:
                 message = f"nothing in {' and '.join(lacking)} moves traffic to a backup"
                 hint = "add a pool of role gateway there"
@@ -96,7 +96,7 @@ class GatewaysShareAnAddress:
         """Regions with several gateways that share no address, or one that is not free."""
         for index, region in enumerate(spec.regions):
             count = _gateways(region)
-            if count > 1 and region.provider.kind == "local" and block_size(region.cidr) in (1, 2):
+            if count > 1 and region.provider.makes_nodes and block_size(region.cidr) in (1, 2):
                 message = f"{region.cidr} is too small for the address that {count} gateways share"
                 others = [other.cidr for other in spec.regions if other is not region]
                 free = free_network(SMALLEST_SHARED_PREFIX, region.cidr, others)
@@ -107,7 +107,7 @@ class GatewaysShareAnAddress:
     @staticmethod
     def _taken(spec: ClusterSpec) -> Iterator[Problem]:
         for index, region in enumerate(spec.regions):
-            if not isinstance(region.provider, ExistingProvider):
+            if region.provider.makes_nodes:
                 continue
             count = _gateways(region)
             declared, path = region.shared_gateway_address(), f"regions[{index}].provider"
@@ -159,11 +159,11 @@ class EndsAreHandedOver:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Ends in local regions, one end alone, ends at no gateway, ends that cannot reach each other."""
-        kinds = {region.name: region.provider.kind for region in spec.regions}
+        providers = {region.name: region.provider for region in spec.regions}
         for path, link, region, end in _ends(spec):
-            if "local" in (kinds[link.a], kinds[link.b]):
-                local = next(name for name in (link.a, link.b) if kinds[name] == "local")
-                message = f"{local} is local, and no carrier hands a link over there"
+            made = next((name for name in (link.a, link.b) if providers[name].makes_links), None)
+            if made:
+                message = f"{made} is {providers[made].kind}, and no carrier hands a link over there"
                 yield Problem(path, message, hint="take a_end and b_end out")
             elif link.a_end is None or link.b_end is None:
                 other = "b_end" if link.a_end else "a_end"
@@ -213,16 +213,18 @@ class GatewaysKnowTheirLinks:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Links between gateway nodes that nobody makes: not handed over, or from local to other regions."""
-        kinds = {region.name: region.provider.kind for region in spec.regions}
+        providers = {region.name: region.provider for region in spec.regions}
         for path, link in links(spec):
-            found = [kinds.get(name) for name in (link.a, link.b)]
-            if link.a_end or link.b_end or "existing" not in found or None in found:
+            found = [providers[name] for name in (link.a, link.b) if name in providers]
+            made = [provider.makes_links for provider in found]
+            if link.a_end or link.b_end or all(made) or len(found) < 2:
                 continue
             lacking = [region.name for region in _without_gateways(spec, link)]
             untold = [name for name in dict.fromkeys((link.a, link.b)) if name not in lacking]
-            if untold and "local" in found:
-                local, other = (link.a, link.b) if found[0] == "local" else (link.b, link.a)
-                message = f"{local} is local and {other} is not: nobody makes a link between their gateways"
+            if untold and any(made):
+                one, other = (link.a, link.b) if made[0] else (link.b, link.a)
+                message = f"{one} is {providers[one].kind} and {other} is not: "
+                message += "nobody makes a link between their gateways"
                 yield Problem(path, message, hint=f"take the gateways out of {' and '.join(untold)}")
             elif untold:
                 message = f"the gateways of {' and '.join(untold)} are not told where the link is handed over"
