@@ -31,12 +31,15 @@ EVERYONE = HostSet(everyone=True)
 NOBODY = HostSet()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Ports:
     """A range of ports, both ends included."""
 
     first: int
     last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
     @classmethod
     def one(cls, port: int) -> "Ports":

@@ -9,6 +9,8 @@ from infra import capabilities
 from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.capability import CAPABILITY as DISCOVERY
 from infra.capabilities.discovery.section import DiscoverySection
+from infra.capabilities.wan.capability import CAPABILITY as WAN
+from infra.capabilities.wan.section import WanSection
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
@@ -81,6 +83,21 @@ def test_a_service_is_an_endpoint_that_has_a_check(plan: Plan) -> None:
     assert {key for key, own in services.items() if own} == {"tokyo-gpu"}
     (store,) = services["tokyo-gpu"]
     assert (store.name, store.port, store.check) == ("store", 9000, "ssh")
+
+
+def test_gateways_class_what_listens_by_what_its_owner_says(plan: Plan) -> None:
+    section = plan.sections["wan"]
+    assert isinstance(section, WanSection)
+    assert section.ports["management"] == ("22", "123", "179")
+    assert section.ports["scheduler"] == ("8300", "8301", "8302", "8500-8503", "8600")
+    ports = (Ports(6800, 7300), Ports.one(99))
+    found = (
+        Endpoint("backfill", EVERYONE, ports, "scavenger"),
+        Endpoint("inside", EVERYONE, (Ports.one(4791),), "scavenger", ("udp",), network="fabric"),
+        Endpoint("data", EVERYONE, (Ports.one(5000),), "replication"),
+    )
+    classed = WAN.finish(section, Planned(plan.nodes, plan.sections, found)).ports
+    assert classed == {"management": (), "scheduler": (), "scavenger": ("99", "6800-7300")}
 
 
 def test_what_listens_is_declared_once(plan: Plan) -> None:

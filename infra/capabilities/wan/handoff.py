@@ -3,6 +3,7 @@
 from typing import Any
 
 from infra.capabilities.wan.links import tunnel_secret
+from infra.capabilities.wan.section import WanSection
 from infra.ground import addresses
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
@@ -71,8 +72,10 @@ def _wan(name: str, contract: Contract) -> dict[str, Any]:
 
 def _gateway(name: str, contract: Contract) -> dict[str, Any]:
     """What the gateways of one region share: a gateway picks its own links by its address."""
-    region = contract.regions[name]
+    region, section = contract.regions[name], contract.section(WanSection)
+    ports = section.ports if section else {}
     variables: dict[str, Any] = {
+        **{f"wan_gateway_{traffic}_ports": list(found) for traffic, found in ports.items()},
         "wan_gateway_asn": region.asn,
         "wan_gateway_region_cidr": str(region.cidr),
         "wan_gateway_far_cidrs": [str(contract.regions[far].cidr) for far in _gateways_reach(name, contract)],
