@@ -8,7 +8,7 @@ from typing import Any, cast
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 
-NAMES = ("base", "wan", "fabric", "discovery", "drift_watch")
+NAMES = ("base", "fabric", "wan", "discovery", "drift_watch")
 """Every capability there is; those that another one needs or uses are before it."""
 
 

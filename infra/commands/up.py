@@ -10,6 +10,7 @@ from rich.table import Table
 
 from infra import ROOT
 from infra.capabilities.wan.measure import Measurement, measure_wan
+from infra.capabilities.wan.section import WanSection
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.wan import print_measured
@@ -79,7 +80,7 @@ def show_standing(
     console.print(_regions_table(contract))
     if measured:
         print_measured(measured, console)
-    elif contract.links:
+    elif contract.need(WanSection).links:
         again = f"./run exec causeway wan measure {contract.stack}"
         console.print(f"WAN links were not measured: {again} measures them", highlight=False)
     for feature in role_order():

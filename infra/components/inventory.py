@@ -5,6 +5,7 @@ from typing import Any
 
 import pulumi
 
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.fabric.resources import SwitchFiles
 from infra.capabilities.fabric.topology import has_switches
 from infra.components.cluster import Cluster
@@ -47,8 +48,9 @@ class Inventory(pulumi.ComponentResource):
             {"contract": contract, "host_keys": host_keys, "identities": identities},
             pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
         )
+        fabrics = cluster.plan.of(FABRIC) or {}
         for number, region in enumerate(cluster.spec.regions):
-            if has_switches(region):
+            if region.name in fabrics and has_switches(region):
                 SwitchFiles(cluster.stack, number, region, pulumi.ResourceOptions(parent=self))
         self.contract = files.contract
         self.files = files

@@ -3,6 +3,7 @@
 import pulumi
 
 from infra.capabilities.wan.links import tunnel_secret
+from infra.capabilities.wan.section import WanSection
 from infra.components.cluster import Cluster
 from infra.components.region import Region
 from infra.components.secret import Secret
@@ -41,7 +42,7 @@ class WanLink(pulumi.ComponentResource):
         return [Secret(end, "wireguard", cluster.stack, pulumi.ResourceOptions(parent=self)) for end in ends]
 
     def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> LocalWanLink:
-        link = cluster.contract.links[name]
+        link = cluster.contract.need(WanSection).links[name]
         sides = {"a": link.a, "b": link.b}
         ends = {side: link.ends[region] for side, region in sides.items()}
         inputs = {
@@ -67,10 +68,10 @@ def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:
     Also those beyond the far region, as long as the way leads over emulated links: every router on it does
     the same, and knows the next one.
     """
-    metrics = {}
-    for route in contract.regions[region].wan_routes:
+    metrics, wan = {}, contract.need(WanSection)
+    for route in wan.regions[region].routes:
         for path, metric in ((route.backup_path, BACKUP_METRIC), (route.path, PRIMARY_METRIC)):
-            ends = (end for name in path for end in contract.links[name].ends.values())
+            ends = (end for name in path for end in wan.links[name].ends.values())
             if link in path[:1] and all(end.address for end in ends):
                 metrics[str(route.cidr)] = metric
     return metrics

@@ -19,6 +19,7 @@ from infra.ground.endpoint import Egress, Endpoint, HostSet
 from infra.ground.nodes import Nodes
 from infra.ground.rule import Rule
 
+P = TypeVar("P")
 S = TypeVar("S", bound=Section)
 MadeSecret = Literal["random", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
@@ -33,11 +34,21 @@ class Role:
 
 
 @dataclass(frozen=True)
-class Report:
-    """A capability in `causeway plan`: the text ends without a line break; `data` is for programs."""
+class RegionReport:
+    """A capability in one region's part of `causeway plan`; `data` joins what else is said of the region."""
 
     text: str
     data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A capability in `causeway plan`, for people and for programs. A text ends without a line break."""
+
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Joins the plan's JSON at its top."""
+    regions: Mapping[str, RegionReport] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,8 +66,8 @@ class Planned(Nodes):
         return found if isinstance(found, model) else None
 
 
-class Capability(Generic[S]):
-    """Everything but the name may be left as it is. What it plans is its section of the contract."""
+class Capability(Generic[P]):
+    """P is what it plans: its section of the contract, or more. Everything but the name may stay as it is."""
 
     name: ClassVar[str]
     """Also the name of its package."""
@@ -67,26 +78,34 @@ class Capability(Generic[S]):
     rules: ClassVar[tuple[Rule, ...]] = ()
     """On the declaration."""
 
-    def plan(self, spec: ClusterSpec, planned: Planned) -> S | None:
+    def plan(self, spec: ClusterSpec, planned: Planned) -> P | None:
         """What it comes to; None where it is not declared. Called once all rules hold."""
         return None
 
-    def endpoints(self, section: S, planned: Planned) -> tuple[Endpoint, ...]:
+    def section(self, plan: P) -> Section | None:
+        """What the inventory, roles and checks read of it: nothing is in a contract for its own sake."""
+        return plan if isinstance(plan, Section) else None
+
+    def endpoints(self, plan: P, planned: Planned) -> tuple[Endpoint, ...]:
         """What listens on hosts for it."""
         return ()
 
-    def egress(self, section: S) -> tuple[Egress, ...]:
+    def egress(self, plan: P) -> tuple[Egress, ...]:
         """What its hosts ask of others."""
         return ()
 
-    def finish(self, section: S, planned: Planned) -> S:
-        """The section once the endpoints of all capabilities are known."""
-        return section
+    def finish(self, plan: P, planned: Planned) -> P:
+        """The plan once the endpoints of all capabilities are known."""
+        return plan
 
-    def secrets(self, section: S) -> Mapping[str, MadeSecret]:
-        """Name → kind of the secrets that all regions share."""
+    def secrets(self, plan: P) -> Mapping[str, MadeSecret]:
+        """Name → kind of the secrets that all regions share; each is a resource."""
         return {}
 
-    def report(self, section: S) -> Report | None:
+    def resources(self, plan: P) -> Mapping[str, int]:
+        """How many other resources it makes, by what they are for."""
+        return {}
+
+    def report(self, plan: P) -> Report | None:
         """What `causeway plan` says of it."""
         return None

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.fabric.topology import FabricPlan
 from infra.checks import parse_spec
 from infra.declaration import ClusterSpec
@@ -40,7 +41,9 @@ def cluster(nodes: int, *more_pools: int, **fabric: Any) -> ClusterSpec:
 
 def fabric_of(nodes: int, *more_pools: int, **fabric: Any) -> FabricPlan:
     """The plan of that region's fabric."""
-    return make_plan(cluster(nodes, *more_pools, **fabric)).fabrics["r"]
+    planned = make_plan(cluster(nodes, *more_pools, **fabric)).of(FABRIC)
+    assert planned
+    return planned["r"]
 
 
 def shaped(name: str) -> FabricPlan:

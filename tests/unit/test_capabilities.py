@@ -10,7 +10,6 @@ from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.capability import CAPABILITY as DISCOVERY
 from infra.capabilities.discovery.section import DiscoverySection
 from infra.capabilities.wan.capability import CAPABILITY as WAN
-from infra.capabilities.wan.section import WanSection
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
@@ -86,8 +85,9 @@ def test_a_service_is_an_endpoint_that_has_a_check(plan: Plan) -> None:
 
 
 def test_gateways_class_what_listens_by_what_its_owner_says(plan: Plan) -> None:
-    section = plan.sections["wan"]
-    assert isinstance(section, WanSection)
+    wan = plan.of(WAN)
+    assert wan
+    section = wan.section
     assert section.ports["management"] == ("22", "123", "179")
     assert section.ports["scheduler"] == ("8300", "8301", "8302", "8500-8503", "8600")
     ports = (Ports(6800, 7300), Ports.one(99))
@@ -96,7 +96,7 @@ def test_gateways_class_what_listens_by_what_its_owner_says(plan: Plan) -> None:
         Endpoint("inside", EVERYONE, (Ports.one(4791),), "scavenger", ("udp",), network="fabric"),
         Endpoint("data", EVERYONE, (Ports.one(5000),), "replication"),
     )
-    classed = WAN.finish(section, Planned(plan.nodes, plan.sections, found)).ports
+    classed = WAN.finish(wan, Planned(plan.nodes, plan.sections, found)).section.ports
     assert classed == {"management": (), "scheduler": (), "scavenger": ("99", "6800-7300")}
 
 

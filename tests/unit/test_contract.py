@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.capabilities.base.section import BaseSection
+from infra.capabilities.wan.section import WanSection
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
@@ -56,9 +57,9 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
         (),
         ("regions", "tokyo"),
         ("hosts", "tokyo-gpu-0"),
-        ("links", "trans-sea"),
-        ("links", "trans-sea", "ends", "tokyo"),
-        ("links", "trans-sea", "classes"),
+        ("sections", "wan", "links", "trans-sea"),
+        ("sections", "wan", "links", "trans-sea", "ends", "tokyo"),
+        ("sections", "wan", "links", "trans-sea", "classes"),
         ("sections", "discovery"),
         ("sections", "discovery", "datacenters", "tokyo"),
     ],
@@ -114,22 +115,23 @@ def test_nodes_send_traffic_for_other_regions_to_a_gateway(
     counts: tuple[int, int], addresses: tuple[str, str]
 ) -> None:
     contract = with_gateways(counts)
-    assert tuple(str(region.gateway_address) for region in contract.regions.values()) == addresses[::-1]
-    assert [len(region.gateways) for region in contract.regions.values()] == [*counts[::-1]]
-    ends = contract.links["trans-sea"].ends
+    wan = contract.need(WanSection)
+    assert tuple(str(region.gateway_address) for region in wan.regions.values()) == addresses[::-1]
+    assert [len(region.gateways) for region in wan.regions.values()] == [*counts[::-1]]
+    ends = wan.links["trans-sea"].ends
     assert ends["tokyo"].gateway == ("tokyo-edge-0" if counts[0] else None)
     assert str(ends["tokyo"].address) == "100.100.0.1/30"
     assert str(ends["shanghai"].address) == "100.100.0.2/30"
 
 
 def test_regions_that_stand_elsewhere_have_only_what_is_declared() -> None:
-    contract = with_gateways((0, 0), "existing")
-    assert contract.regions["tokyo"].gateway_address is None
-    assert contract.links["trans-sea"].ends["tokyo"].address is None
+    wan = with_gateways((0, 0), "existing").need(WanSection)
+    assert wan.regions["tokyo"].gateway_address is None
+    assert wan.links["trans-sea"].ends["tokyo"].address is None
 
 
 def test_regions_have_as_numbers_of_their_own(contract: Contract) -> None:
-    assert {name: region.asn for name, region in contract.regions.items()} == {
+    assert {name: region.asn for name, region in contract.need(WanSection).regions.items()} == {
         "tokyo": 64512,
         "shanghai": 64513,
     }

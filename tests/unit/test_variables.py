@@ -7,6 +7,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from infra.capabilities import host_variables
+from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
@@ -62,9 +63,10 @@ def test_gateways_get_no_routes_from_us() -> None:
 
 
 def test_a_region_without_links_is_not_tuned(contract: Contract) -> None:
-    regions = contract.regions
-    alone = regions["tokyo"].model_copy(update={"wan_routes": (), "tcp_buffer_max_bytes": 0})
-    changed = contract.model_copy(update={"regions": {**regions, "tokyo": alone}})
+    wan = contract.need(WanSection)
+    alone = wan.regions["tokyo"].model_copy(update={"routes": (), "tcp_buffer_max_bytes": 0})
+    changed_wan = wan.model_copy(update={"regions": {**wan.regions, "tokyo": alone}})
+    changed = contract.model_copy(update={"sections": {**contract.sections, "wan": changed_wan}})
     assert not any(name.startswith("tcp_tuning") for name in role_variables(changed)["region_tokyo"])
     assert all(host.startswith("shanghai-") for host in role_hosts(changed, "tcp_tuning"))
     assert role_hosts(changed, "base") == tuple(contract.hosts)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from infra.capabilities.wan import measure
 from infra.capabilities.wan.measure import Measurement, Rate, _Pair, measure_wan
+from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
@@ -108,11 +109,17 @@ def of_machines(contract: Contract, *regions: str) -> Contract:
 
 
 def test_a_link_that_others_work_on_is_not_filled(contract: Contract) -> None:
+    wan = contract.need(WanSection)
     links = {
         name: link.model_copy(update={"classes": TrafficClasses(replication_pct=share)})
-        for (name, link), share in zip(contract.links.items(), (60, 25), strict=True)
+        for (name, link), share in zip(wan.links.items(), (60, 25), strict=True)
     }
-    contract = of_machines(contract.model_copy(update={"links": links}), *contract.regions)
+    contract = of_machines(
+        contract.model_copy(
+            update={"sections": contract.sections | {"wan": wan.model_copy(update={"links": links})}}
+        ),
+        *contract.regions,
+    )
     held = {(one.source_region, one.target_region): one.held_to_mbps for one in measure_wan(contract)}
     share = {name: link.bandwidth_mbps * link.classes.replication_pct / 100 for name, link in links.items()}
     assert held["tokyo", "shanghai"] == share["trans-sea"]

@@ -37,12 +37,12 @@ class Base(Capability[BaseSection]):
         }
         return BaseSection(authorized_keys=spec.authorized_keys, regions=regions, shm_gib=shm)
 
-    def endpoints(self, section: BaseSection, planned: Planned) -> tuple[Endpoint, ...]:
+    def endpoints(self, plan: BaseSection, planned: Planned) -> tuple[Endpoint, ...]:
         """SSH on every node, by the port of its pool's first, and the time on those that keep it."""
         ports: dict[int, list[str]] = {}
         for key, nodes in planned.by_pool().items():
             ports.setdefault(nodes[0].ssh_port, []).append(key)
-        keepers = tuple(host for region in section.regions.values() for host in region.time_servers)
+        keepers = tuple(host for region in plan.regions.values() for host in region.time_servers)
         ssh = (
             Endpoint("ssh", HostSet(pools=tuple(pools)), (Ports.one(port),), "management", check="ssh")
             for port, pools in ports.items()

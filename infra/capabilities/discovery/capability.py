@@ -39,9 +39,9 @@ class Discovery(Capability[DiscoverySection]):
             services={},
         )
 
-    def endpoints(self, section: DiscoverySection, planned: Planned) -> tuple[Endpoint, ...]:
+    def endpoints(self, plan: DiscoverySection, planned: Planned) -> tuple[Endpoint, ...]:
         """Servers talk to servers and agents, agents gossip, and programs ask their own node's agent."""
-        hosts = tuple(host for region in section.datacenters.values() for host in region.servers)
+        hosts = tuple(host for region in plan.datacenters.values() for host in region.servers)
         on = HostSet(hosts=hosts)
         return (
             Endpoint("consul-rpc", on, (Ports.one(RPC_PORT),), "scheduler"),
@@ -51,7 +51,7 @@ class Discovery(Capability[DiscoverySection]):
             Endpoint("consul-dns", EVERYONE, (Ports.one(DNS_PORT),), "scheduler", ("tcp", "udp")),
         )
 
-    def finish(self, section: DiscoverySection, planned: Planned) -> DiscoverySection:
+    def finish(self, plan: DiscoverySection, planned: Planned) -> DiscoverySection:
         """Its services are the endpoints that have a check, on the pools of which every node has them."""
         services: dict[str, list[Service]] = {key: [] for key in planned.by_pool()}
         for endpoint in planned.endpoints:
@@ -60,21 +60,21 @@ class Discovery(Capability[DiscoverySection]):
             service = Service(name=endpoint.name, port=endpoint.ports[0].first, check=endpoint.check)
             for key in planned.whole_pools(endpoint.on):
                 services[key].append(service)
-        return section.model_copy(update={"services": {key: tuple(own) for key, own in services.items()}})
+        return plan.model_copy(update={"services": {key: tuple(own) for key, own in services.items()}})
 
-    def secrets(self, section: DiscoverySection) -> Mapping[str, MadeSecret]:
+    def secrets(self, plan: DiscoverySection) -> Mapping[str, MadeSecret]:
         """For gossip, certificates and tokens."""
         return {"consul-gossip": "random", "consul-ca": "authority", "consul-acl": "random"}
 
-    def report(self, section: DiscoverySection) -> Report:
+    def report(self, plan: DiscoverySection) -> Report:
         """Datacenters with their servers, and where rights are granted."""
         places = (
             f"datacenter {region.name} on {_span(region.servers[0], region.servers[-1])}"
-            for region in section.datacenters.values()
+            for region in plan.datacenters.values()
         )
-        text = f"Service discovery by {section.kind}: {', '.join(places)}; "
-        text += f"rights are granted in {section.primary}"
-        return Report(text, section.model_dump(mode="json", exclude={"version", "services"}))
+        text = f"Service discovery by {plan.kind}: {', '.join(places)}; "
+        text += f"rights are granted in {plan.primary}"
+        return Report(text, {"discovery": plan.model_dump(mode="json", exclude={"version", "services"})})
 
 
 def _span(first: str, last: str) -> str:

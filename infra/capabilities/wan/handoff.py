@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.wan.links import tunnel_secret
 from infra.capabilities.wan.section import WanSection
 from infra.ground import addresses
@@ -13,13 +14,12 @@ from infra.stack import secret_file
 
 
 def _linked(contract: Contract) -> tuple[str, ...]:
-    return tuple(name for name, region in contract.regions.items() if region.wan_routes)
+    return tuple(name for name, region in contract.need(WanSection).regions.items() if region.routes)
 
 
 def _gateway_hosts(contract: Contract) -> HostSet:
-    return HostSet(
-        hosts=tuple(host for name in _linked(contract) for host in contract.regions[name].gateways)
-    )
+    regions = contract.need(WanSection).regions.values()
+    return HostSet(hosts=tuple(host for region in regions if region.routes for host in region.gateways))
 
 
 ROLES = (
@@ -32,8 +32,9 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """By region how its nodes send what is for others; by pool what its gateways do."""
     tuning = {group_name("region", name): _wan(name, contract) for name in _linked(contract)}
     gateways: dict[str, dict[str, Any]] = {}
+    wan = contract.need(WanSection)
     for key, pool in contract.pools.items():
-        if pool.role == "gateway" and contract.regions[pool.region].wan_routes:
+        if pool.role == "gateway" and wan.regions[pool.region].routes:
             group = group_name("pool", key)
             tuning[group] = {"tcp_tuning_wan_routes": []}  # gateways learn their routes from each other
             gateways[group] = _gateway(pool.region, contract)
@@ -42,19 +43,20 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
 
 def _carried(name: str, contract: Contract) -> set[str]:
     """The regions to which a region's gateways have links: emulated, or handed over to them at both ends."""
-    made = {key for key, link in contract.links.items() if all(end.address for end in link.ends.values())}
+    wan = contract.need(WanSection)
+    made = {key for key, link in wan.links.items() if all(end.address for end in link.ends.values())}
     return {
         route.region
-        for route in contract.regions[name].wan_routes
+        for route in wan.regions[name].routes
         if any(path and made.issuperset(path) for path in (route.path, route.backup_path))
     }
 
 
 def _wan(name: str, contract: Contract) -> dict[str, Any]:
     """How a region's nodes send what is for other regions."""
-    region = contract.regions[name]
+    region = contract.need(WanSection).regions[name]
     # Not by gateways that have no link there: the machines may know another way.
-    by_us = _carried(name, contract) if region.gateways else {route.region for route in region.wan_routes}
+    by_us = _carried(name, contract) if region.gateways else {route.region for route in region.routes}
     via = {} if region.gateway_address is None else {"via": str(region.gateway_address)}
     return {
         "tcp_tuning_buffer_max_bytes": region.tcp_buffer_max_bytes,
@@ -65,30 +67,31 @@ def _wan(name: str, contract: Contract) -> dict[str, Any]:
                 "mtu_bytes": route.mtu_bytes,
                 **(via if route.region in by_us else {}),
             }
-            for route in region.wan_routes
+            for route in region.routes
         ],
     }
 
 
 def _gateway(name: str, contract: Contract) -> dict[str, Any]:
     """What the gateways of one region share: a gateway picks its own links by its address."""
-    region, section = contract.regions[name], contract.section(WanSection)
-    ports = section.ports if section else {}
+    wan = contract.need(WanSection)
+    region = wan.regions[name]
     variables: dict[str, Any] = {
-        **{f"wan_gateway_{traffic}_ports": list(found) for traffic, found in ports.items()},
+        **{f"wan_gateway_{traffic}_ports": list(found) for traffic, found in wan.ports.items()},
         "wan_gateway_asn": region.asn,
-        "wan_gateway_region_cidr": str(region.cidr),
+        "wan_gateway_region_cidr": str(contract.regions[name].cidr),
         "wan_gateway_far_cidrs": [str(contract.regions[far].cidr) for far in _gateways_reach(name, contract)],
         "wan_gateway_members": [str(contract.hosts[host].address) for host in region.gateways],
         "wan_gateway_vip": str(region.gateway_address or "") if len(region.gateways) > 1 else "",
         "wan_gateway_links": [
             _link(key, name, contract)
-            for key, link in contract.links.items()
+            for key, link in wan.links.items()
             if name in link.ends and link.ends[name].address
         ],
     }
-    if region.fabric:
-        roce = region.fabric.roce
+    fabric = contract.section(FabricSection)
+    if fabric and name in fabric.regions:
+        roce = fabric.regions[name].roce
         variables["wan_gateway_remarked_dscps"] = sorted({roce.dscp, roce.cnp_dscp})
     return variables
 
@@ -105,10 +108,11 @@ def _gateways_reach(name: str, contract: Contract) -> list[str]:
 
 def _link(name: str, region: str, contract: Contract) -> dict[str, Any]:
     """One link, as the gateway at its end in `region` sees it."""
-    link = contract.links[name]
+    wan = contract.need(WanSection)
+    link = wan.links[name]
     far = link.b if region == link.a else link.a
     here, there = link.ends[region], link.ends[far]
-    routes = contract.regions[region].wan_routes
+    routes = wan.regions[region].routes
     variables: dict[str, Any] = {
         "name": name,
         "gateway": str(contract.hosts[here.gateway].address) if here.gateway else "",
@@ -125,7 +129,7 @@ def _link(name: str, region: str, contract: Contract) -> dict[str, Any]:
         "classes": link.classes.model_dump(),
     }
     if there.gateway:
-        variables["peer_asn"] = contract.regions[far].asn
+        variables["peer_asn"] = wan.regions[far].asn
     if here.tunnel_address and there.tunnel_address:
         variables["tunnel"] = {
             "device": addresses.link_device("wg", name),

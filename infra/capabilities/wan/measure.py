@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
 
+from infra.capabilities.wan.section import CongestionControl, WanRoute, WanSection
 from infra.errors import CausewayError, sentence
-from infra.ground.contract import CongestionControl, Contract, WanRoute
+from infra.ground.contract import Contract
 from infra.ground.ssh import ssh_config_file
 from infra.process import run
 
@@ -91,7 +92,7 @@ class Measurement:
 def held_to_mbps(contract: Contract, route: WanRoute) -> float | None:
     """What replication is sure of on every link of a way and of what stands in for it; None where all of
     them are made here."""
-    links = [contract.links[name] for name in (*route.path, *route.backup_path)]
+    links = [contract.need(WanSection).links[name] for name in (*route.path, *route.backup_path)]
     if all(contract.regions[region].makes_links for link in links for region in (link.a, link.b)):
         return None
     return min(link.bandwidth_mbps * link.classes.replication_pct / 100 for link in links)
@@ -111,7 +112,7 @@ def measure_wan(
     """
     found = []
     for source_region, target_region in combinations(_declared(contract), 2):
-        route = contract.route(source_region, target_region)
+        route = contract.need(WanSection).route(source_region, target_region)
         if route is None or (neighbours_only and len(route.path) > 1):
             continue
         on_progress(f"measuring {source_region} – {target_region} (over {', '.join(route.path)})")
@@ -125,13 +126,14 @@ def measure_wan(
 
 def _declared(contract: Contract) -> list[str]:
     """The regions in the order of their numbers, which the contract's own order by name does not keep."""
-    return sorted(contract.regions, key=lambda name: contract.regions[name].asn)
+    regions = contract.need(WanSection).regions
+    return sorted(regions, key=lambda name: regions[name].asn)
 
 
 def _host(contract: Contract, region: str) -> str:
     """A host that uses the gateways, and is none."""
     hosts = contract.region_hosts(region)
-    gateways = contract.regions[region].gateways
+    gateways = contract.need(WanSection).regions[region].gateways
     return next((host for host in hosts if host not in gateways), hosts[0])
 
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from infra.capabilities.wan import tcp as wan
+from infra.capabilities.wan.section import CongestionControl
 from infra.declaration import ClusterSpec, WanLinkSpec
-from infra.ground.contract import CongestionControl
 
 Weight = tuple[int, int, int]
 """Round trip in µs (whole numbers add up the same in any order), links, and the sum that decides ties."""

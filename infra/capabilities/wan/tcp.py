@@ -7,9 +7,9 @@ AES-GCM), the WireGuard paper (Donenfeld, NDSS 2017) section 5.4.6.
 import math
 from dataclasses import asdict, dataclass
 
+from infra.capabilities.wan.section import CongestionControl
 from infra.declaration import WanLinkSpec
 from infra.declaration.link import LinkKind
-from infra.ground.contract import CongestionControl
 
 IP_HEADER_BYTES = 20
 IP_TCP_HEADER_BYTES = 40
