@@ -1,7 +1,12 @@
-"""What a stack may be called: its name is part of paths, of containers' names and of namespaces."""
+"""What a stack may be called, and where it keeps its files.
+
+Its name is part of paths, of containers' names and of namespaces.
+"""
 
 import re
+from pathlib import Path
 
+from infra import ROOT
 from infra.errors import BadInputError
 
 MAX_STACK = 40
@@ -18,3 +23,13 @@ def check_stack(stack: str) -> str:
             f" at most {MAX_STACK} characters: it is the NAME of Pulumi.NAME.yaml",
         )
     return stack
+
+
+def stack_dir(stack: str) -> Path:
+    """Where a stack keeps its files, relative to the checkout."""
+    return Path(".causeway") / "stacks" / check_stack(stack)
+
+
+def secret_file(stack: str, name: str, ending: str = "") -> Path:
+    """Where a part of a secret is on the controller: absolute, for roles read it by that."""
+    return ROOT / stack_dir(stack) / "secrets" / f"{name}{ending}"

@@ -2,9 +2,9 @@
 
 from infra.checks.load import Declaration, load, load_spec
 from infra.checks.overrides import check_overrides
-from infra.checks.problem import DeclarationError, Problem, Source
 from infra.checks.rules import ALL_RULES, check, require_valid
 from infra.checks.schema import parse_spec
+from infra.ground.problem import DeclarationError, Problem, Source
 
 __all__ = [
     "ALL_RULES",

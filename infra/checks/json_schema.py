@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from infra import ROOT
 from infra.checks.load import CONFIG_KEY
 from infra.checks.reference import LIMITS_OF_RULES, SECTIONS, UNITS
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
 
 FILE = ROOT / "docs" / "declaration.schema.json"
 """A copy of it, for the line in a declaration that names its schema."""

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infra.checks.problem import DeclarationError, Problem, Source, listing, nearest, show
 from infra.checks.schema import parse_spec
-from infra.checks.yaml_source import Tree, read_yaml
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
+from infra.ground.problem import DeclarationError, Problem, Source, listing, nearest, show
+from infra.ground.yaml_source import Tree, read_yaml
 
 CONFIG_KEY = "causeway:cluster"
 LARGEST_FILE_BYTES = 64 * 2**20

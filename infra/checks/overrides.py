@@ -7,9 +7,9 @@ RDMA traffic that changes one side only: the switches keep what is declared.
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.checks.problem import DeclarationError, Problem, show
-from infra.checks.yaml_source import Tree, read_yaml
-from infra.spec import ClusterSpec, RegionSpec
+from infra.declaration import ClusterSpec, RegionSpec
+from infra.ground.problem import DeclarationError, Problem, show
+from infra.ground.yaml_source import Tree, read_yaml
 
 MARKING = ("dscp", "priority", "cnp_dscp", "cnp_priority")
 SUFFIXES = ("", ".yml", ".yaml", ".json")

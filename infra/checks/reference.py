@@ -14,13 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from infra import ROOT
-from infra.checks.problem import listing
+from infra.capabilities.discovery.servers import SERVER_COUNTS
+from infra.capabilities.wan.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
 from infra.checks.rules import ALL_RULES
-from infra.checks.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
-from infra.checks.rules.pools import GPUS_PER_NODE, NIC_GBPS
-from infra.planning.addresses import MAX_POOLS
-from infra.planning.discovery import SERVER_COUNTS
-from infra.spec import (
+from infra.declaration import (
     ClusterSpec,
     ConsulDiscovery,
     ExistingHost,
@@ -35,6 +32,9 @@ from infra.spec import (
     TrafficClasses,
     WanLinkSpec,
 )
+from infra.ground.addresses import MAX_POOLS
+from infra.ground.problem import listing
+from infra.ground.rules.pools import GPUS_PER_NODE, NIC_GBPS
 
 PAGE = ROOT / "docs" / "declaration.md"
 BEGIN, END = "<!-- generated: fields and rules -->", "<!-- end of generated text -->"

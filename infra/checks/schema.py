@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from infra.checks.problem import DeclarationError, Problem, Source, listing, nearest, show
-from infra.spec import (
+from infra.declaration import (
     ClusterSpec,
     ConsulDiscovery,
     ExistingHost,
@@ -24,7 +23,8 @@ from infra.spec import (
     TrafficClasses,
     WanLinkSpec,
 )
-from infra.spec.base import REFUSAL
+from infra.declaration.base import REFUSAL
+from infra.ground.problem import DeclarationError, Problem, Source, listing, nearest, show
 
 WHAT: dict[type[BaseModel], str] = {
     ClusterSpec: "a cluster",

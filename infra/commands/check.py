@@ -5,8 +5,8 @@ import json
 
 from infra.checks import DeclarationError, Problem, check, check_overrides, load
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
+from infra.declaration import ClusterSpec
 from infra.errors import ExitCode
-from infra.spec import ClusterSpec
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

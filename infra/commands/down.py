@@ -6,11 +6,11 @@ from contextlib import nullcontext
 
 from infra import ROOT
 from infra.commands.arguments import add_stack, declaration_of
+from infra.components import kept
 from infra.errors import CausewayError, ExitCode
-from infra.handoff import kept
-from infra.handoff.contract import stack_dir
 from infra.providers.local import sweep
 from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists, without_salt
+from infra.stack import stack_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,9 @@ from infra.commands.arguments import add_stack
 from infra.drift import report
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
-from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.variables import FEATURES
+from infra.ground.contract import load_contract
+from infra.inventory.roles import role_order
+from infra.stack import stack_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,8 +80,8 @@ def _known(what: str, names: list[str], known: Iterable[str]) -> None:
 def _coverage(roles: list[str]) -> ExitCode:
     from infra.drift import coverage  # reads YAML, which a scan has no use for
 
-    _known("role", roles, FEATURES)
-    for role in roles or FEATURES:
+    _known("role", roles, role_order())
+    for role in roles or role_order():
         found = coverage.role_coverage(role)
         count = f"{len(found.covered)} of {found.total} state-changing tasks"
         print(f"{role}: {count} covered ({found.percent:.0f} %)")

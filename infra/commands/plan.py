@@ -6,12 +6,13 @@ import sys
 from itertools import chain
 from pathlib import Path
 
+from infra.capabilities.fabric import cabling, diagram, sonic
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
+from infra.capabilities.fabric.topology import FabricPlan
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
 from infra.errors import BadInputError, CausewayError, ExitCode
-from infra.planning import cabling, diagram, sonic
-from infra.planning.fabric import FabricPlan
 from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json, print_plan
 
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def _fabrics(arguments: argparse.Namespace, plan: Plan) -> ExitCode:
     """The cabling list, the picture, the switches' configurations: what was asked for of the three."""
-    fabrics = list(plan.fabrics.values())
+    fabrics = list((plan.of(FABRIC) or {}).values())
     if not fabrics:
         hint = "declare fabric in a region, and nics in its pools"
         raise BadInputError("no region has nodes on a fabric", hint=hint)

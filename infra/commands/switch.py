@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from infra.capabilities.fabric.join import Joined, join
 from infra.errors import BadInputError, CausewayError, ExitCode
-from infra.planning.join import Joined, join
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

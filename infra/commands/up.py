@@ -9,16 +9,18 @@ from rich.console import Console
 from rich.table import Table
 
 from infra import ROOT
+from infra.capabilities.wan.measure import Measurement, measure_wan
+from infra.capabilities.wan.section import WanSection
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.wan import print_measured
+from infra.components import kept
 from infra.errors import CausewayError, ExitCode
-from infra.handoff import kept
-from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.measure import Measurement, measure_wan
-from infra.handoff.variables import FEATURES, feature_hosts
-from infra.handoff.verdicts import VerificationResult, read_result
+from infra.ground.contract import Contract, load_contract
+from infra.inventory.roles import role_hosts, role_order
 from infra.pulumi_cli import only_one, pulumi, select_stack
+from infra.stack import stack_dir
+from infra.verify.verdicts import VerificationResult, read_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 def wants_measuring(contract: Contract, asked: bool | None) -> bool:
     """What was asked for; else only where no link is anybody else's."""
     if asked is None:
-        return all(region.provider == "local" for region in contract.regions.values())
+        return all(region.makes_links for region in contract.regions.values())
     return asked
 
 
@@ -78,11 +80,11 @@ def show_standing(
     console.print(_regions_table(contract))
     if measured:
         print_measured(measured, console)
-    elif contract.links:
+    elif contract.need(WanSection).links:
         again = f"./run exec causeway wan measure {contract.stack}"
         console.print(f"WAN links were not measured: {again} measures them", highlight=False)
-    for feature in FEATURES:
-        console.print(f"role {feature}: applied on {len(feature_hosts(contract, feature))} nodes")
+    for feature in role_order():
+        console.print(f"role {feature}: applied on {len(role_hosts(contract, feature))} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
     console.print(f"checks: {counts} ({_age(checks, started_at)})")
     if any(pool.gpus_simulated for pool in contract.pools.values()):

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from infra import ROOT
+from infra.capabilities.wan.measure import Measurement, Rate, measure_wan
 from infra.commands.arguments import add_stack
 from infra.errors import ExitCode, one_line
-from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.measure import Measurement, Rate, measure_wan
+from infra.ground.contract import load_contract
+from infra.stack import stack_dir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,17 +1,16 @@
 """What all parts of a stack stand on: the plan, the access key and, for local nodes, this machine."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pulumi
 
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.resources import SshKey
-from infra.handoff.secrets import Secret
-from infra.planning.discovery import SECRETS
+from infra.components.access_key import SshKey
+from infra.components.secret import Secret
+from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
-from infra.spec import ClusterSpec, LocalProvider, RegionSpec
 
 
 class Cluster(pulumi.ComponentResource):
@@ -25,7 +24,7 @@ class Cluster(pulumi.ComponentResource):
         self.contract: Contract = build_contract(spec, self.plan, self.stack)
         child = pulumi.ResourceOptions(parent=self)
         self.key = SshKey("access", self.stack, child)
-        self.secrets = [Secret(name, kind, self.stack, child) for name, kind in self._shared_secrets()]
+        self.secrets = [Secret(name, kind, self.stack, child) for name, kind in self.plan.secrets.items()]
         self._machine = self._find_machine(child)
         self.register_outputs({"public_key": self.key.public_key})
 
@@ -37,11 +36,7 @@ class Cluster(pulumi.ComponentResource):
 
     def local_regions(self) -> Sequence[RegionSpec]:
         """The regions whose nodes stand on this machine."""
-        return [region for region in self.spec.regions if region.provider.kind == "local"]
-
-    def _shared_secrets(self) -> Iterable[tuple[str, str]]:
-        """(name, kind) of what all regions share."""
-        return SECRETS.items() if self.spec.discovery else ()
+        return [region for region in self.spec.regions if isinstance(region.provider, LocalProvider)]
 
     def _find_machine(self, child: pulumi.ResourceOptions) -> Machine | None:
         local = self.local_regions()

@@ -6,11 +6,12 @@ import pulumi
 
 from infra import ROOT
 from infra.components.inventory import Inventory
-from infra.handoff.contract import Contract
-from infra.handoff.hashes import tree_hash, value_hash
-from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.resources import Configuration, Verification, hosts_of
-from infra.handoff.variables import FEATURES
+from infra.components.verification import Verification
+from infra.components.wave import Configuration, hosts_of
+from infra.files import tree_hash, value_hash
+from infra.ground.contract import Contract
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.roles import role_order
 
 
 class Rollout(pulumi.ComponentResource):
@@ -25,7 +26,7 @@ class Rollout(pulumi.ComponentResource):
         super().__init__("causeway:handoff:Rollout", cluster.spec.name, None, opts)
         self.inventory = inventory
         roles: dict[str, pulumi.Input[str]] = {
-            **{role: tree_hash(f"roles/{role}") for role in FEATURES},
+            **{role: tree_hash(f"roles/{role}") for role in role_order()},
             "playbooks": tree_hash("playbooks", "ansible.cfg"),
             "overrides": tree_hash(
                 *(f"inventories/{cluster.stack}/{kind}" for kind in ("group_vars", "host_vars"))

@@ -4,8 +4,8 @@ import pulumi
 
 from infra import ROOT
 from infra.checks import DeclarationError, Source, check_overrides, parse_spec, require_valid
+from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
-from infra.spec import ClusterSpec
 from infra.stack import check_stack
 
 

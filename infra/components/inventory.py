@@ -5,14 +5,15 @@ from typing import Any
 
 import pulumi
 
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
+from infra.capabilities.fabric.resources import SwitchFiles
+from infra.capabilities.fabric.topology import has_switches
 from infra.components.cluster import Cluster
+from infra.components.inventory_files import InventoryFiles
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
-from infra.handoff.hashes import value_hash
-from infra.handoff.identities import identities_of
-from infra.handoff.resources import InventoryFiles
-from infra.handoff.switches import SwitchFiles
-from infra.planning.fabric import has_switches
+from infra.files import value_hash
+from infra.ground.identities import identities_of
 
 
 class Inventory(pulumi.ComponentResource):
@@ -47,8 +48,9 @@ class Inventory(pulumi.ComponentResource):
             {"contract": contract, "host_keys": host_keys, "identities": identities},
             pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
         )
+        fabrics = cluster.plan.of(FABRIC) or {}
         for number, region in enumerate(cluster.spec.regions):
-            if has_switches(region):
+            if region.name in fabrics and has_switches(region):
                 SwitchFiles(cluster.stack, number, region, pulumi.ResourceOptions(parent=self))
         self.contract = files.contract
         self.files = files

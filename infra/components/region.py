@@ -1,16 +1,19 @@
 """A region and its node pools, on whichever provider it declares."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
 
+from infra.capabilities.fabric.section import FabricSection, Nic
+from infra.capabilities.wan.section import WanSection
 from infra.components.cluster import Cluster
-from infra.handoff.contract import Contract
-from infra.planning import addresses
+from infra.declaration import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
+from infra.ground import addresses
+from infra.ground.contract import Contract
 from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.names import leaf_bridge
 from infra.providers.local.resources import LocalNetwork, LocalNodePool
-from infra.spec import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 
 LOCAL_SHM_GIB = 1.0
 """Shared memory of local nodes that declare none; podman's own 64 MiB are too few for NCCL to start."""
@@ -60,7 +63,7 @@ class Region(pulumi.ComponentResource):
     ) -> None:
         super().__init__("causeway:region:Region", name, None, opts)
         self.spec = spec
-        under = [self._network(name, cluster)] if spec.provider.kind == "local" else []
+        under = [self._network(name, cluster)] if isinstance(spec.provider, LocalProvider) else []
         child = pulumi.ResourceOptions(parent=self, depends_on=under)
         pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
         self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)
@@ -68,7 +71,7 @@ class Region(pulumi.ComponentResource):
         self.register_outputs({"instances": self.instances})
 
     def _network(self, name: str, cluster: Cluster) -> LocalNetwork:
-        contract = cluster.contract.regions[name]
+        wan = cluster.contract.need(WanSection).regions[name]
         peers = [str(other.cidr) for other in cluster.local_regions() if other.name != name]
         inputs = {
             "stack": cluster.stack,
@@ -76,7 +79,7 @@ class Region(pulumi.ComponentResource):
             "cidr": str(self.spec.cidr),
             "mtu_bytes": self.spec.mtu_bytes,
             "peers": peers,
-            "wan_gateway": str(contract.gateway_address) if contract.gateways else None,
+            "wan_gateway": str(wan.gateway_address) if wan.gateways else None,
             **_leafs(name, cluster.contract),
         }
         opts = pulumi.ResourceOptions(parent=self, depends_on=[cluster.require_machine()])
@@ -96,10 +99,11 @@ def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cl
         "public_key": cluster.key.public_key,
         "urn": f"urn:pulumi:{cluster.stack}::{pulumi.get_project()}::{URN_TYPES}::{name}",
     }
+    fabric_ports = _fabric_ports(cluster.contract)
     fabric = {
         node.name: {port.name: leaf_bridge(region.name, port.leaf) for port in ports}
         for node in planned
-        if (ports := cluster.contract.hosts[node.name].fabric)
+        if (ports := fabric_ports.get(node.name))
     }
     if fabric:
         inputs["fabric"] = fabric
@@ -109,11 +113,18 @@ def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cl
     return inputs
 
 
+def _fabric_ports(contract: Contract) -> Mapping[str, tuple[Nic, ...]]:
+    """Host → its ports, of those that are on a fabric."""
+    fabric = contract.section(FabricSection)
+    return fabric.hosts if fabric else {}
+
+
 def _leafs(region: str, contract: Contract) -> dict[str, dict[str, list[str]]]:
     """Each leaf's bridge → the leaf's address in every subnet that a host has on it."""
     leafs: dict[str, set[str]] = {}
+    hosts = _fabric_ports(contract)
     for host in contract.region_hosts(region):
-        for port in contract.hosts[host].fabric:
+        for port in hosts.get(host, ()):
             leafs.setdefault(leaf_bridge(region, port.leaf), set()).add(f"{port.gateway}/{port.prefix}")
     return {"leafs": {leaf: sorted(held) for leaf, held in sorted(leafs.items())}} if leafs else {}
 

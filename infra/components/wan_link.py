@@ -2,12 +2,14 @@
 
 import pulumi
 
+from infra.capabilities.wan.links import tunnel_secret
+from infra.capabilities.wan.section import WanSection
 from infra.components.cluster import Cluster
 from infra.components.region import Region
-from infra.handoff.contract import Contract, tunnel_secret
-from infra.handoff.secrets import Secret
+from infra.components.secret import Secret
+from infra.declaration import WanLinkSpec
+from infra.ground.contract import Contract
 from infra.providers.local.resources import LocalWanLink
-from infra.spec import WanLinkSpec
 
 PRIMARY_METRIC, BACKUP_METRIC = 1000, 2000
 
@@ -30,7 +32,7 @@ class WanLink(pulumi.ComponentResource):
         self.spec = spec
         self.secrets = self._keys(name, cluster) if spec.kind == "vpn" else []
         self.ensured: list[pulumi.Output[str]] = []
-        if a.spec.provider.kind == b.spec.provider.kind == "local":
+        if a.spec.provider.makes_links and b.spec.provider.makes_links:
             self.ensured = [self._emulate(name, a, b, cluster).ensured]
         self.register_outputs({})
 
@@ -40,7 +42,7 @@ class WanLink(pulumi.ComponentResource):
         return [Secret(end, "wireguard", cluster.stack, pulumi.ResourceOptions(parent=self)) for end in ends]
 
     def _emulate(self, name: str, a: Region, b: Region, cluster: Cluster) -> LocalWanLink:
-        link = cluster.contract.links[name]
+        link = cluster.contract.need(WanSection).links[name]
         sides = {"a": link.a, "b": link.b}
         ends = {side: link.ends[region] for side, region in sides.items()}
         inputs = {
@@ -66,10 +68,10 @@ def _routes(contract: Contract, region: str, link: str) -> dict[str, int]:
     Also those beyond the far region, as long as the path leads over emulated links: every router on it does
     the same, and knows the next one.
     """
-    metrics = {}
-    for route in contract.regions[region].wan_routes:
+    metrics, wan = {}, contract.need(WanSection)
+    for route in wan.regions[region].routes:
         for path, metric in ((route.backup_path, BACKUP_METRIC), (route.path, PRIMARY_METRIC)):
-            ends = (end for name in path for end in contract.links[name].ends.values())
+            ends = (end for name in path for end in wan.links[name].ends.values())
             if link in path[:1] and all(end.address for end in ends):
                 metrics[str(route.cidr)] = metric
     return metrics

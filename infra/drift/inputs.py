@@ -3,10 +3,11 @@
 from typing import Any
 
 from infra import ROOT
-from infra.handoff.contract import Contract
-from infra.handoff.hashes import tree_hash, value_hash
-from infra.handoff.inventory import inventory_data
-from infra.handoff.variables import FEATURES, feature_hosts, group_name
+from infra.files import tree_hash, value_hash
+from infra.ground.contract import Contract
+from infra.ground.groups import group_name
+from infra.inventory.groups import inventory_data
+from infra.inventory.roles import role_hosts, role_order
 
 
 def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
@@ -19,10 +20,10 @@ def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
     addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
     shared = [tree_hash(f"inventories/{contract.stack}"), contract.schema_version]
     inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
-    for role in FEATURES:
+    for role in role_order():
         common = [role, tree_hash(f"roles/{role}"), *shared, addresses if _reads_others(role) else ""]
         by_pool: dict[str, str] = {}
-        for name in feature_hosts(contract, role):
+        for name in role_hosts(contract, role):
             pool = contract.hosts[name].pool
             if pool not in by_pool:
                 by_pool[pool] = value_hash([*common, _variables(contract, data, pool, role)])

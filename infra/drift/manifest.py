@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra import ROOT
 from infra.errors import CausewayError, one_line
-from infra.handoff.contract import stack_dir
+from infra.stack import stack_dir
 
 SCHEMA_VERSION = 1
 NODE_COPY = "/var/lib/causeway/manifest.json"

@@ -21,12 +21,12 @@ ready: "Proof | None" = None
 
 
 class Proof:
-    """`python -m infra.handoff.verify --stand-by`."""
+    """`python -m infra.verify.verification --stand-by`."""
 
     def __init__(self, expectations: str) -> None:
         """Start it for the hosts and roles of EXPECTATIONS, as `Expectations.dump` has them."""
         self._process = subprocess.Popen(  # deadline: its own, for every host that it looks at
-            [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
+            [sys.executable, "-m", "infra.verify.verification", "--stand-by", "--json"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,

@@ -17,8 +17,9 @@ from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips, failure_of
 from infra.errors import BadInputError
-from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.identities import load_identities
+from infra.ground.contract import Contract, load_contract
+from infra.ground.identities import load_identities
+from infra.stack import stack_dir
 
 AT_ONCE = 48
 HOST_LIMIT_S = 45

@@ -32,8 +32,9 @@ from infra.drift.manifest import (
 )
 from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import CausewayError, one_line, sentence, why
-from infra.handoff.contract import load_contract, stack_dir
-from infra.handoff.identities import load_identities
+from infra.ground.contract import load_contract
+from infra.ground.identities import load_identities
+from infra.stack import stack_dir
 
 SUMS = ("listing", "effective")
 """Kinds that say what several files are together."""

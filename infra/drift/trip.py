@@ -22,7 +22,8 @@ from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.looks import KINDS
 from infra.errors import CausewayError, sentence, why
-from infra.handoff.contract import Contract, load_contract, stack_dir
+from infra.ground.contract import Contract, load_contract
+from infra.stack import stack_dir
 
 CONNECT_TIMEOUT_S = 10
 PROBE_LIMIT_S = 20

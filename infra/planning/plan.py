@@ -1,65 +1,38 @@
 """The plan: every node, address and link that `up` would make, and how many resources it takes."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from typing import Any, TypeVar
 
-from infra.planning import addresses, routes, wan
-from infra.planning.discovery import SECRETS, server_count
-from infra.planning.fabric import FabricPlan, has_switches, plan_fabric
-from infra.spec import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.capabilities import capabilities
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.ground import addresses
+from infra.ground.capability import Capability, MadeSecret, Planned
+from infra.ground.contract import Section
+from infra.ground.endpoint import Endpoint
+from infra.ground.nodes import Nodes, PlannedNode
 
-
-@dataclass(frozen=True)
-class PlannedNode:
-    """One node: where it belongs and by which address it is reached."""
-
-    name: str
-    region: str
-    pool: str
-    role: str
-    address: IPv4Address
-    ssh_port: int = 22
+P = TypeVar("P")
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What would stand. `links` maps a link's name to what it asks of the hosts.
+class Plan(Nodes):
+    """What would stand: the nodes, and what every capability that is declared comes to."""
 
-    `routes` maps a region and another one to the route between them, `ends` a link's name and a region to the
-    gateway node at which it ends there; None stands for the region's router, where there is no such node.
-    `fabrics` holds the regions that have one, `servers` each region's servers of the service discovery, where
-    that is declared.
-    """
-
-    nodes: tuple[PlannedNode, ...]
-    links: dict[str, wan.LinkPlan]
-    routes: dict[str, dict[str, routes.Route]]
-    ends: dict[str, dict[str, PlannedNode | None]]
-    fabrics: dict[str, FabricPlan]
-    servers: dict[str, tuple[PlannedNode, ...]]
+    plans: dict[str, Any]
+    """Capability → what it has planned; `of` knows its type."""
+    sections: dict[str, Section]
+    """Capability → what of that is in the contract."""
+    endpoints: tuple[Endpoint, ...]
+    secrets: dict[str, MadeSecret]
+    """Name → kind of those that all regions share."""
     resources: dict[str, int]
 
-    def region_nodes(self, region: str) -> tuple[PlannedNode, ...]:
-        """The nodes of one region, in declared order."""
-        return tuple(node for node in self.nodes if node.region == region)
-
-    def gateways(self, region: str) -> tuple[PlannedNode, ...]:
-        """The nodes at which a region's WAN links end; none where its router does that."""
-        return tuple(node for node in self.region_nodes(region) if node.role == "gateway")
-
-    def gateway_address(self, region: RegionSpec) -> IPv4Address | None:
-        """Where a region's nodes send traffic for others; None where only the machines' own routes know."""
-        gateways = self.gateways(region.name)
-        if len(gateways) > 1:
-            return region.shared_gateway_address()
-        if gateways:
-            return gateways[0].address
-        return addresses.router_address(region.cidr) if region.provider.kind == "local" else None
-
-    def pool_nodes(self, region: str, pool: str) -> tuple[PlannedNode, ...]:
-        """The nodes of one pool, in node order."""
-        return tuple(node for node in self.nodes if (node.region, node.pool) == (region, pool))
+    def of(self, capability: Capability[P]) -> P | None:
+        """What one capability has planned; None where it is not declared."""
+        found: P | None = self.plans.get(capability.name)
+        return found
 
 
 def make_plan(spec: ClusterSpec) -> Plan:
@@ -70,44 +43,42 @@ def make_plan(spec: ClusterSpec) -> Plan:
         for index, pool in enumerate(region.pools)
         for node in _pool_nodes(region, index, pool)
     )
-    links = {link.name: wan.plan_link(link) for link in spec.wan_links}
-    ends = _link_ends(spec, nodes)
-    planned = (plan_fabric(index, region) for index, region in enumerate(spec.regions))
-    fabrics = {fabric.region: fabric for fabric in planned if fabric is not None}
+    plans, endpoints = _plans(spec, nodes)
+    declared = [one for one in capabilities() if one.name in plans]
+    secrets = {one.name: one.secrets(plans[one.name]) for one in declared}
+    resources = Counter(_resource_counts(spec))
+    for one in declared:
+        resources.update(one.resources(plans[one.name]))
+        resources.update({one.name: len(secrets[one.name])} if secrets[one.name] else {})
     return Plan(
         nodes=nodes,
-        links=links,
-        routes=routes.plan_routes(spec),
-        ends=ends,
-        fabrics=fabrics,
-        servers=_servers(spec, nodes),
-        resources=_resource_counts(spec),
+        plans=plans,
+        sections=_sections(plans),
+        endpoints=endpoints,
+        secrets={name: kind for own in secrets.values() for name, kind in own.items()},
+        resources=dict(resources),
     )
 
 
-def _servers(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, tuple[PlannedNode, ...]]:
-    """The first control nodes of each region."""
-    if spec.discovery is None:
-        return {}
-    servers = {}
-    for region in spec.regions:
-        control = [node for node in nodes if node.region == region.name and node.role == "control"]
-        servers[region.name] = tuple(control[: server_count(spec.discovery, region)])
-    return servers
+def _plans(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> tuple[dict[str, Any], tuple[Endpoint, ...]]:
+    """What every capability that is declared comes to, and what listens for all of them."""
+    plans: dict[str, Any] = {}
+    sections: dict[str, Section] = {}
+    for one in capabilities():
+        plan = one.plan(spec, Planned(nodes, sections))
+        if plan is not None:
+            plans[one.name] = plan
+            sections |= _sections({one.name: plan})
+    declared = [one for one in capabilities() if one.name in plans]
+    planned = Planned(nodes, sections)
+    endpoints = tuple(found for one in declared for found in one.endpoints(plans[one.name], planned))
+    planned = Planned(nodes, sections, endpoints)
+    return {one.name: one.finish(plans[one.name], planned) for one in declared}, endpoints
 
 
-def _link_ends(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> dict[str, dict[str, PlannedNode | None]]:
-    """Where nothing else is declared, link number i of a region ends at its gateway number i mod n."""
-    ends: dict[str, dict[str, PlannedNode | None]] = {link.name: {} for link in spec.wan_links}
-    for region in spec.regions:
-        gateways = [node for node in nodes if node.region == region.name and node.role == "gateway"]
-        named = {node.name: node for node in gateways}
-        own = [link for link in spec.wan_links if region.name in (link.a, link.b)]
-        for number, link in enumerate(own):
-            spread = gateways[number % len(gateways)] if gateways else None
-            end = link.end(region.name)
-            ends[link.name][region.name] = named[end.gateway] if end and end.gateway else spread
-    return ends
+def _sections(plans: dict[str, Any]) -> dict[str, Section]:
+    found = {one.name: one.section(plans[one.name]) for one in capabilities() if one.name in plans}
+    return {name: section for name, section in found.items() if section is not None}
 
 
 def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[PlannedNode]:
@@ -122,18 +93,15 @@ def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[
 def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
     """Pulumi resources by what they are for, components and the stack included.
 
-    They grow with pools and links, never with nodes.
+    They grow with pools and links, never with nodes. What capabilities make is added to these.
     """
-    local = {region.name for region in spec.regions if region.provider.kind == "local"}
-    emulated = [link for link in spec.wan_links if {link.a, link.b} <= local]
+    networks = sum(region.provider.owns_router for region in spec.regions)
     return {
-        "cluster": 3 + bool(local),  # the stack, the component, the key; this machine
-        "regions": len(spec.regions) + len(local),  # the component; its network
+        "cluster": 3 + bool(networks),  # the stack, the component, the key; this machine
+        "regions": len(spec.regions) + networks,  # the component; its network
         "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
-        # the component; what makes it here; a key for each end of a tunnel
-        "wan_links": len(spec.wan_links) + len(emulated) + 2 * sum(x.kind == "vpn" for x in spec.wan_links),
-        "hand_off": 2 + sum(map(has_switches, spec.regions)),  # the component; the files; the switches' files
+        "wan_links": 0,
+        "hand_off": 2,  # the component; the files
         "configuration": 1 + len(spec.rollout()),  # the component; the waves
         "verification": 1,
-        **({"discovery": len(SECRETS)} if spec.discovery else {}),
     }

@@ -1,14 +1,14 @@
 """A plan as JSON for programs and as tables for people."""
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import asdict
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from infra.planning import discovery, fabric
-from infra.planning.plan import Plan, PlannedNode
-from infra.spec import ClusterSpec, DiscoverySpec, NodePoolSpec, RegionSpec, WanLinkSpec
+from infra.capabilities import capabilities
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.ground.capability import Report
+from infra.ground.nodes import PlannedNode
+from infra.planning.plan import Plan
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,18 +18,13 @@ NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
 
 
 def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any]:
-    """The plan as plain values: cluster, stack, regions, wan, routes, nodes, resources; discovery if any."""
-    by_pool = _nodes_by_pool(plan)
+    """The plan as plain values: cluster, stack, regions, what capabilities say, nodes, resources."""
+    by_pool, reports = _nodes_by_pool(plan), _reports(plan)
     return {
         "cluster": spec.name,
         "stack": stack,
-        "regions": {region.name: _region(region, by_pool, plan) for region in spec.regions},
-        "wan": {name: asdict(link) for name, link in plan.links.items()},
-        "routes": {
-            source: {target: asdict(route) for target, route in routes.items()}
-            for source, routes in plan.routes.items()
-        },
-        **({"discovery": _discovery(spec, spec.discovery, plan)} if spec.discovery else {}),
+        "regions": {region.name: _region(region, by_pool, reports) for region in spec.regions},
+        **{key: value for report in reports for key, value in report.data.items()},
         "nodes": [
             {
                 "name": node.name,
@@ -44,18 +39,10 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
     }
 
 
-def _discovery(spec: ClusterSpec, declared: DiscoverySpec, plan: Plan) -> dict[str, Any]:
-    return {
-        "kind": declared.kind,
-        "primary": discovery.primary_region(declared, spec),
-        "datacenters": {
-            region: {
-                "name": discovery.datacenter(declared, region),
-                "servers": [node.name for node in servers],
-            }
-            for region, servers in plan.servers.items()
-        },
-    }
+def _reports(plan: Plan) -> list[Report]:
+    """What the declared capabilities say of themselves."""
+    declared = (one for one in capabilities() if one.name in plan.plans)
+    return [report for one in declared if (report := one.report(plan.plans[one.name]))]
 
 
 def _nodes_by_pool(plan: Plan) -> dict[tuple[str, str], list[PlannedNode]]:
@@ -65,49 +52,17 @@ def _nodes_by_pool(plan: Plan) -> dict[tuple[str, str], list[PlannedNode]]:
     return by_pool
 
 
-def _region(region: RegionSpec, by_pool: NodesByPool, plan: Plan) -> dict[str, Any]:
-    planned = plan.fabrics.get(region.name)
+def _region(region: RegionSpec, by_pool: NodesByPool, reports: Sequence[Report]) -> dict[str, Any]:
+    own = [report.regions[region.name] for report in reports if region.name in report.regions]
     return {
         "cidr": str(region.cidr),
         "provider": region.provider.kind,
-        "gateway_address": str(address) if (address := plan.gateway_address(region)) else None,
         "nodes": sum(pool.count for pool in region.pools),
         "gpus": sum(pool.count * pool.gpus for pool in region.pools),
-        "gpus_simulated": region.provider.kind == "local",
+        "gpus_simulated": region.provider.simulates_gpus,
         "pools": {pool.name: _pool(pool, by_pool[region.name, pool.name]) for pool in region.pools},
-        "fabric": _fabric(planned) if planned else None,
+        **{key: value for report in own for key, value in report.data.items()},
     }
-
-
-def _fabric(plan: fabric.FabricPlan) -> dict[str, Any]:
-    """Counts are over all planes; `max_endpoints` is for so many tiers, `largest` for as many as may be."""
-    spec, shape, larger = plan.fabric, plan.shape, plan.shape.next_step()
-    return {
-        "kind": spec.kind,
-        "tiers": shape.tiers,
-        "planes": spec.planes,
-        "nodes": shape.nodes,
-        **asdict(plan.counts),
-        "pods": len(shape.pods),
-        "leaf_ports": {"down": fabric.down_ports(spec), "up": shape.leaf_up},
-        "max_endpoints": fabric.max_endpoints(spec, max(shape.tiers, 2)),
-        "largest": {
-            "tiers": fabric.max_tiers(spec),
-            "nodes": fabric.max_nodes(spec),
-            "endpoints": fabric.max_endpoints(spec),
-        },
-        "next_step": _next_step(shape, larger) if larger else None,
-        "cidr": str(plan.cidr),
-        "mtu_bytes": spec.mtu_bytes,
-        "roce": spec.roce.model_dump(),
-    }
-
-
-def _next_step(shape: fabric.Shape, larger: fabric.Shape) -> dict[str, int]:
-    """From how many nodes on it is due, how many it holds, and what has to be added to what stands."""
-    now, then = asdict(fabric.Counts.of(shape)), asdict(fabric.Counts.of(larger))
-    added = {f"more_{what}": then[what] - now[what] for what in now}
-    return {"above_nodes": shape.full, "nodes": larger.nodes, "tiers": larger.tiers, **added}
 
 
 def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
@@ -123,38 +78,24 @@ def _pool(pool: NodePoolSpec, nodes: list[PlannedNode]) -> dict[str, Any]:
 
 
 def print_plan(spec: ClusterSpec, plan: Plan, stack: str | None, console: "Console") -> None:
-    """Write a table of pools per region, a paragraph per link, the longer paths, and how many resources."""
+    """Write a table of pools per region, a paragraph per link, the longer ways, and how many resources."""
     gpus = sum(pool.count * pool.gpus for region in spec.regions for pool in region.pools)
     of_stack = f", stack {stack}" if stack else ""
     console.print(f"Cluster {spec.name}{of_stack}: {len(plan.nodes):,} nodes, {gpus:,} GPUs")
-    by_pool = _nodes_by_pool(plan)
+    by_pool, reports = _nodes_by_pool(plan), _reports(plan)
     for region in spec.regions:
         console.print(f"\n{region.name} ({region.provider.kind}): {region.cidr}, {region.timezone}")
         console.print(_pools_table(region, by_pool))
-        if text := _gateways_text(region, plan):
-            console.print(text)
-        if region.name in plan.fabrics:
-            console.print(_fabric_text(plan.fabrics[region.name]))
-    for link in spec.wan_links:
-        console.print("\n" + _link_text(link, plan))
-    paths = [text for pair in combinations(plan.routes, 2) if (text := _path_text(plan, *pair))]
-    if paths:
-        console.print("\n" + "\n".join(paths))
-    if spec.discovery:
-        console.print("\n" + _discovery_text(spec, spec.discovery, plan))
-    if any(region.provider.kind == "local" for region in spec.regions) and gpus:
+        for report in reports:
+            if region.name in report.regions and (text := report.regions[region.name].text):
+                console.print(text)
+    for report in reports:
+        if report.text:
+            console.print("\n" + report.text)
+    if any(region.provider.simulates_gpus for region in spec.regions) and gpus:
         console.print("\nGPUs of local nodes are declared but simulated: there is no GPU behind them.")
     counts = ", ".join(f"{kind.replace('_', ' ')} {number}" for kind, number in plan.resources.items())
     console.print(f"\n{sum(plan.resources.values())} resources: {counts}")
-
-
-def _discovery_text(spec: ClusterSpec, declared: DiscoverySpec, plan: Plan) -> str:
-    servers = [
-        f"datacenter {discovery.datacenter(declared, region)} on {_span(nodes[0].name, nodes[-1].name)}"
-        for region, nodes in plan.servers.items()
-    ]
-    primary = discovery.primary_region(declared, spec)
-    return f"Service discovery by {declared.kind}: {', '.join(servers)}; rights are granted in {primary}"
 
 
 def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
@@ -174,70 +115,6 @@ def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
             _span(nodes[0].name, nodes[-1].name),
         )
     return table
-
-
-def _gateways_text(region: RegionSpec, plan: Plan) -> str:
-    """Where nodes send what is for other regions, if that is to gateway nodes."""
-    gateways = plan.gateways(region.name)
-    shared = f", which {len(gateways)} gateways share" if len(gateways) > 1 else ""
-    return f"to other regions by {plan.gateway_address(region)}{shared}" if gateways else ""
-
-
-def _fabric_text(plan: fabric.FabricPlan) -> str:
-    spec, shape = plan.fabric, plan.shape
-    counts = {what.replace("_", " "): number for what, number in asdict(plan.counts).items() if number}
-    planes = f" in {spec.planes} planes" if spec.planes > 1 else ""
-    lines = [
-        f"fabric {spec.kind}, {shape.tiers} tier{'s' * (shape.tiers > 1)}{planes}, {spec.link_gbps} Gbit/s, "
-        f"MTU {spec.mtu_bytes}, {plan.cidr}",
-        "  " + ", ".join(f"{number:,} {what}" for what, number in counts.items()),
-        f"  radix {spec.radix} carries up to {fabric.max_nodes(spec):,} such nodes "
-        f"({fabric.max_endpoints(spec):,} endpoints) in {fabric.max_tiers(spec)} tiers",
-    ]
-    larger = shape.next_step()
-    if larger:
-        step = _next_step(shape, larger)
-        added = {what: step[f"more_{what}s"] for what in ("leaf", "spine", "core")}
-        more = ", ".join(f"{number:,} {what}{'s' * (number > 1)}" for what, number in added.items() if number)
-        lines.append(f"  more than {shape.full:,} nodes take {more} more, for up to {larger.nodes:,}")
-    return "\n".join(lines)
-
-
-def _link_text(link: WanLinkSpec, plan: Plan) -> str:
-    planned = plan.links[link.name]
-    stands_in = f", backup of {link.backup_of}" if link.backup_of else ""
-    ends = " – ".join(_end_text(link, region, plan) for region in (link.a, link.b))
-    return (
-        f"{link.name} ({link.kind}{stands_in}): {ends}\n"
-        f"  {link.rtt_ms:g} ms round trip, {link.bandwidth_mbps:g} Mbit/s, {link.loss_pct:g} % loss, "
-        f"MTU {planned.mtu_bytes} (MSS {planned.mss_bytes})\n"
-        f"  in flight when full {planned.bdp_bytes:,} bytes, "
-        f"TCP buffers up to {planned.tcp_buffer_max_bytes:,} bytes\n"
-        f"  {planned.congestion_control}: {planned.reason}"
-    )
-
-
-def _end_text(link: WanLinkSpec, region: str, plan: Plan) -> str:
-    """A region, or its gateway node that ends the link, with what the carrier hands over there."""
-    node, declared = plan.ends[link.name][region], link.end(region)
-    where = node.name if node else region
-    return f"{where} ({declared.address})" if declared else where
-
-
-def _path_text(plan: Plan, source: str, target: str) -> str:
-    """How traffic goes between two regions, where that is more than one link without a backup."""
-    route = plan.routes[source].get(target)
-    if route is None or (len(route.primary.links) == 1 and route.backup is None):
-        return ""
-    path = route.primary
-    text = (
-        f"{source} – {target} over {', '.join(path.links)}: {path.rtt_ms:g} ms, "
-        f"{path.bandwidth_mbps:g} Mbit/s, {path.loss_pct:.3g} % loss, MTU {path.mtu_bytes}; "
-        f"{route.congestion_control}"
-    )
-    if route.backup is None:
-        return text
-    return f"{text}; when that is down, over {', '.join(route.backup.links)}: {route.backup.rtt_ms:g} ms"
 
 
 def _span(first: str, last: str) -> str:

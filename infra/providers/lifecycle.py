@@ -35,6 +35,16 @@ ENSURED = "ensured"
 """Output of every resource: when `ensure` was last called. What was verified of it is verified anew then."""
 COMMON = (DRIFT, ENSURED)
 
+MOVED: Mapping[str, str] = {
+    "infra.handoff.resources:SshKeyLifecycle": "infra.components.access_key:SshKeyLifecycle",
+    "infra.handoff.resources:InventoryLifecycle": "infra.components.inventory_files:InventoryLifecycle",
+    "infra.handoff.resources:ConfigurationLifecycle": "infra.components.wave:ConfigurationLifecycle",
+    "infra.handoff.resources:VerificationLifecycle": "infra.components.verification:VerificationLifecycle",
+    "infra.handoff.secrets:SecretLifecycle": "infra.components.secret:SecretLifecycle",
+    "infra.handoff.switches:SwitchFilesLifecycle": "infra.capabilities.fabric.resources:SwitchFilesLifecycle",
+}
+"""Dotted names in the states of older stacks → where the lifecycle is today. The keys stay as they are."""
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -128,7 +138,7 @@ class ByName(dynamic.ResourceProvider):
             lifecycle.remove(properties)
 
     def _open(self, props: dict[str, Any]) -> tuple[Lifecycle, dict[str, Any]]:
-        module, _, name = self.target.partition(":")
+        module, _, name = MOVED.get(self.target, self.target).partition(":")
         lifecycle: Lifecycle = getattr(import_module(module), name)()
         return lifecycle, _without_provider(props)
 

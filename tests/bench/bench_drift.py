@@ -30,8 +30,9 @@ from infra import ROOT
 from infra.drift.manifest import drift_dir, kept_text, load_manifest
 from infra.drift.scan import AT_ONCE, scan_stack
 from infra.drift.trip import Trips
-from infra.handoff.contract import Contract, load_contract, stack_dir
-from infra.handoff.ssh import ssh_config_file
+from infra.ground.contract import Contract, load_contract
+from infra.ground.ssh import ssh_config_file
+from infra.stack import stack_dir
 from tests.integration.checkout import Checkout, new_checkout, region
 
 NODES = 20

@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from infra.capabilities.fabric import cabling, diagram, sonic
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.checks import check, parse_spec
-from infra.handoff.build_contract import build_contract
-from infra.planning import cabling, diagram, sonic
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json
 
@@ -48,7 +49,7 @@ def main(gpus: int) -> None:
     plain = declaration(gpus)
     spec = parse_spec(plain)
     plan = make_plan(spec)
-    fabric = plan.fabrics["large"]
+    fabric = (plan.of(FABRIC) or {})["large"]
     steps: dict[str, Callable[[], object]] = {
         "parse and check": lambda: check(parse_spec(plain)),
         "plan": lambda: make_plan(spec),

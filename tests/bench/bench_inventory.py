@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.inventory import inventory_data
+from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract
+from infra.inventory.groups import inventory_data
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = 3

@@ -15,7 +15,7 @@ PROGRAM = """
 import os
 import here
 import pulumi
-from infra.handoff.secrets import Secret
+from infra.components.secret import Secret
 from infra.providers.lifecycle import Managed
 
 opts = pulumi.ResourceOptions()
@@ -27,11 +27,12 @@ Managed(here.Proof, "proof", {"stands_since": pulumi.Output.all(shelf.ensured).a
 HERE = '''
 """A resource that stands as long as its file does; secrets in this folder and not in the checkout."""
 from pathlib import Path
-from infra.handoff import contract, secrets
+from infra import stack
+from infra.components import secret
 from infra.providers.lifecycle import Lifecycle
 
 FOLDER = Path(__file__).parent
-contract.ROOT = secrets.ROOT = FOLDER
+stack.ROOT = secret.ROOT = FOLDER
 
 class Shelf(Lifecycle):
     outputs = ("held",)

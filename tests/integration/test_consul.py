@@ -106,8 +106,8 @@ def healthy(stack: Checkout) -> bool:
 
 
 def play(stack: Checkout, *words: str) -> str:
-    inventory = f"inventories/{stack.stack}"
-    return stack.run("exec", "ansible-playbook", "playbooks/consul.yml", "-i", inventory, *words)
+    consul = ("playbooks/roles.yml", "--tags=consul", "-i", f"inventories/{stack.stack}")
+    return stack.run("exec", "ansible-playbook", *consul, *words)
 
 
 def addresses(stack: Checkout, *nodes: str) -> set[str]:
@@ -300,7 +300,7 @@ def test_a_restart_is_refused_while_another_server_is_ill(stack: Checkout) -> No
     try:
         wait_for(lambda: not healthy(stack), "the stopped server to be missed")
         override(stack, SETTINGS.replace("5", "6"))
-        words = ("playbooks/consul.yml", "-i", f"inventories/{stack.stack}", "--limit", asked)
+        words = ("playbooks/roles.yml", "--tags=consul", "-i", f"inventories/{stack.stack}", "--limit", asked)
         refusal = stack.run("exec", "ansible-playbook", *words, expect=2)
         # It counts as ill at first, and is no server of theirs any more a little later.
         assert re.search(f"servers are there, not healthy: {ill}|2 of 3 servers are there", refusal)

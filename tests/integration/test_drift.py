@@ -136,7 +136,8 @@ def test_a_changed_machine_id_is_a_difference_and_makes_no_new_node(standing: Ch
     standing.on_node(NODE, "sh", "-c", change)
     report = scan(standing, expect=DRIFTED)[NODE]
     assert found(report) == {("manifest", "machine", path)}
-    playbook = ["ansible-playbook", "playbooks/base.yml", "-i", f"inventories/{standing.stack}"]
+    inventory = f"inventories/{standing.stack}"
+    playbook = ["ansible-playbook", "playbooks/roles.yml", "--tags=base", "-i", inventory]
     text = standing.run("exec", *playbook, "--limit", NODE).replace("\n", " ")
     assert f"{path} is " in text
     assert found(scan(standing, expect=DRIFTED)[NODE]) == {("manifest", "machine", path)}
@@ -331,7 +332,8 @@ def test_a_role_that_was_not_sealed_is_converged_by_a_repair_and_by_up(standing:
     loop = f"while sleep 0.05; do grep -qs stranger {LIMITS} || echo '# stranger' >> {LIMITS}; done"
     for node in nodes:
         standing.on_node(node, "systemd-run", "-q", "--unit=stranger", "sh", "-c", loop)
-    playbook = ["ansible-playbook", "playbooks/base.yml", "-i", f"inventories/{standing.stack}"]
+    inventory = f"inventories/{standing.stack}"
+    playbook = ["ansible-playbook", "playbooks/roles.yml", "--tags=base", "-i", inventory]
     text = standing.run("exec", *playbook, "--limit", ",".join(nodes))
     assert "something else changed it during the run" in text
     for node in nodes:

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from infra.checks.load import load_spec
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.inventory import group_hosts, inventory_data
-from infra.handoff.variables import FEATURES
+from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.roles import role_order
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 PROVES = ("inventory",)
 
 ROOT = Path(__file__).resolve().parents[2]
 ALWAYS = {f"role_{role}" for role in ("control", "gpu", "storage", "gateway")} | {
-    f"feature_{feature}" for feature in FEATURES
+    f"feature_{feature}" for feature in role_order()
 }
 
 

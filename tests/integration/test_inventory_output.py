@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from infra.checks.load import load_spec
-from infra.handoff.build_contract import build_contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
 PROVES = ("inventory",)

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
+from infra.converge.progress import Progress
+from infra.converge.runner import RunResult, run_playbook
 from infra.errors import BadInputError, CausewayError
-from infra.handoff.progress import Progress
-from infra.handoff.runner import RunResult, run_playbook
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 
@@ -71,7 +71,7 @@ def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
 def _memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A place of this test's own for the runner's private folder; short, for the path of a socket."""
     with tempfile.TemporaryDirectory() as folder:
-        monkeypatch.setattr("infra.handoff.runner.MEMORY", Path(folder))
+        monkeypatch.setattr("infra.converge.runner.MEMORY", Path(folder))
         yield Path(folder)
 
 
@@ -245,7 +245,7 @@ INTERRUPTED = """
 import sys
 from pathlib import Path
 from infra.errors import CausewayError
-from infra.handoff.runner import run_playbook
+from infra.converge.runner import run_playbook
 
 PROVES = ("inventory",)
 folder = Path(sys.argv[1])

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from infra.handoff import runner
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.expectations import parse
-from infra.handoff.inventory import inventory_data
+from infra.capabilities.base.section import BaseSection
+from infra.converge import runner
+from infra.ground.contract import Contract
+from infra.inventory.groups import inventory_data
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from infra.verify.expectations import parse
 from tests.unit.texts import KEY, MACHINES, TEMPLATES, accepted, texts, variants, with_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +151,9 @@ def made(folder: Path) -> Iterator[Path]:
 @pytest.mark.parametrize("odd", TEMPLATES)
 def test_what_is_declared_comes_out_as_it_is(odd: str, tmp_path: Path) -> None:
     contract = contract_of(declared_with(odd))
-    assert odd in contract.authorized_keys[0]
+    base = contract.section(BaseSection)
+    assert base
+    assert odd in base.authorized_keys[0]
     assert odd in contract.regions["tokyo"].ssh_private_key_file or "'" in odd
     source, inventory = inventory_of(contract, tmp_path), inventory_data(contract, ROOT)
     expected = variables(inventory, "tokyo-edge-1")
@@ -158,11 +161,11 @@ def test_what_is_declared_comes_out_as_it_is(odd: str, tmp_path: Path) -> None:
     play(tmp_path, READ_ALL, ALL, "-i", str(source), "-e", names)
     found = json.loads((tmp_path / "tokyo-edge-1.json").read_text())
     assert found["variables"] == expected
-    keys = list(contract.authorized_keys)
+    keys = list(base.authorized_keys)
     assert found["copied"] == found["others"] == keys
     assert found["joined"] == "|".join(keys)
     assert found["key"] == expected["ansible_ssh_private_key_file"]
-    told = parse(run(tmp_path, "python", "-m", "infra.handoff.expectations", "--inventory", str(source)))
+    told = parse(run(tmp_path, "python", "-m", "infra.verify.expectations", "--inventory", str(source)))
     assert {str(host.variables["base_authorized_keys"]) for host in told.hosts} == {str(keys)}
     assert not list(made(tmp_path))
 

@@ -9,9 +9,9 @@ import pytest
 
 from infra import ROOT
 from infra.errors import CausewayError
-from infra.handoff.expectations import Expectation, Expectations, ssh_options
-from infra.handoff.verdicts import Check, Verdict, VerificationResult
-from infra.handoff.verify import CheckProcess, _read_expectations, verify
+from infra.verify.expectations import Expectation, Expectations, ssh_options
+from infra.verify.verdicts import Check, Verdict, VerificationResult
+from infra.verify.verification import CheckProcess, _read_expectations, verify
 
 PROVES = ("verification",)
 
@@ -138,10 +138,13 @@ def test_an_experiment_runs_where_it_may(tmp_path: Path) -> None:
     assert set(looked_at(tmp_path, experiments=True).values()) == {Verdict.FAILED}
 
 
-@pytest.mark.parametrize(("provider", "wanted"), [("local", True), ("existing", False), ("", False)])
-def test_experiments_are_for_nodes_that_we_made(tmp_path: Path, provider: str, wanted: bool) -> None:
-    file = inventory(tmp_path, f"[feature_base]\nn1 ansible_host=127.0.0.1 causeway_provider={provider}\n")
-    assert [host.experiments for host in _read_expectations(file, None).hosts] == [wanted]
+SAID = {"causeway_for_trials=True": True, "causeway_for_trials=False": False, "": False}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_experiments_are_for_nodes_that_nobody_works_on(tmp_path: Path, said: str) -> None:
+    file = inventory(tmp_path, f"[feature_base]\nn1 ansible_host=127.0.0.1 {said}\n")
+    assert [host.experiments for host in _read_expectations(file, None).hosts] == [SAID[said]]
 
 
 def test_only_the_roles_that_are_named_are_expected() -> None:
@@ -152,7 +155,7 @@ def test_only_the_roles_that_are_named_are_expected() -> None:
 def told_to_stand_by(*lines: str) -> str:
     """What the verification says that a repair has ready, told so much and no more."""
     done = subprocess.run(
-        [sys.executable, "-m", "infra.handoff.verify", "--stand-by", "--json"],
+        [sys.executable, "-m", "infra.verify.verification", "--stand-by", "--json"],
         cwd=ROOT,
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,

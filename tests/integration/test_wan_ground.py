@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from infra.ground.contract import SCHEMA_VERSION
+
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "roles" / "wan_gateway" / "tasks"
 ELSEWHERE = {"system.yml", "routing.yml", "traffic.yml"}
@@ -78,7 +80,7 @@ def machine(tmp_path: Path, files: dict[str, str], playbook: str, **variables: A
     (tools / "systemctl").chmod(0o755)
     (tmp_path / "play.yml").write_text(playbook)
     known = {"ansible_connection": "local", "ansible_host": ADDRESS, "wan_gateway_links": [LINK], **variables}
-    known |= {"causeway_contract_version": 1, "causeway_region": "here"}
+    known |= {"causeway_contract_version": SCHEMA_VERSION, "causeway_region": "here"}
     features = ("base", "tcp_tuning", "roce", "drift_watch", "wan_gateway", "consul")
     groups = ["region_here", "pool_here_edge", "role_gateway", *(f"feature_{name}" for name in features)]
     inventory = {name: {"hosts": {"edge": None}} for name in groups}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from infra.handoff.variables import FEATURES
+from infra.inventory.roles import role_order
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -43,7 +43,18 @@ def role(request: pytest.FixtureRequest) -> Path:
 
 
 def test_every_role_is_a_feature() -> None:
-    assert {role.name for role in ROLES} == set(FEATURES)
+    assert {role.name for role in ROLES} == set(role_order())
+
+
+def test_the_order_of_roles_says_each_once_and_by_one_name() -> None:
+    plays = load(ROOT / "playbooks" / "roles.yml")
+    for play in plays:
+        (role,) = (entry["role"] for entry in play["roles"])
+        assert play["vars"] == {"causeway_role": role}
+        assert play["tags"] == [role]
+        for setting in ("hosts", "serial", "any_errors_fatal"):
+            assert play[setting] == plays[0][setting], f"{role}: a repair would run it otherwise"
+    assert len(set(role_order())) == len(plays)
 
 
 def test_declared_defaults_are_the_defaults(role: Path) -> None:

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
+from infra.capabilities.fabric.topology import FabricPlan
 from infra.checks import parse_spec
-from infra.planning.fabric import FabricPlan
+from infra.declaration import ClusterSpec
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 B200: dict[str, Any] = {"kind": "rail_optimized", "radix": 64, "rails": 8, "link_gbps": 400}
 B300: dict[str, Any] = {**B200, "radix": 128, "planes": 2}
@@ -40,7 +41,9 @@ def cluster(nodes: int, *more_pools: int, **fabric: Any) -> ClusterSpec:
 
 def fabric_of(nodes: int, *more_pools: int, **fabric: Any) -> FabricPlan:
     """The plan of that region's fabric."""
-    return make_plan(cluster(nodes, *more_pools, **fabric)).fabrics["r"]
+    planned = make_plan(cluster(nodes, *more_pools, **fabric)).of(FABRIC)
+    assert planned
+    return planned["r"]
 
 
 def shaped(name: str) -> FabricPlan:

@@ -7,7 +7,7 @@ import pytest
 
 from infra.checks import check_overrides
 from infra.cli import main
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
 from tests.unit.fabrics import TINY, cluster
 
 DECLARATION = """

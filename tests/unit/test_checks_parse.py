@@ -19,9 +19,9 @@ from infra.checks import (
     require_valid,
 )
 from infra.checks.schema import WHAT
+from infra.declaration import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
+from infra.declaration.base import Spec
 from infra.errors import BadInputError, ExitCode
-from infra.spec import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
-from infra.spec.base import Spec
 
 ROOT = Path(__file__).parents[2]
 ERRORS = ROOT / "tests" / "golden" / "errors"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, ValidationError
 
-from infra.checks.problem import DeclarationError, listing
 from infra.checks.schema import parse_spec, problems_of
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
+from infra.ground.problem import DeclarationError, listing
 from tests.unit.texts import DECLARATIONS, Path, with_text
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.checks.problem import Source
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.ssh import known_hosts, ssh_config
+from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract
+from infra.ground.problem import Source
+from infra.ground.ssh import known_hosts, ssh_config
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.process import run
-from infra.spec import ClusterSpec
 from tests.unit.texts import DECLARATIONS, ODD, accepted, renamed, texts, variants, with_text
 
 PLACES = [(name, path) for name, tree in DECLARATIONS.items() for path, _ in texts(tree)]

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from infra import files
+from infra.components import wave as component
+from infra.components.wave import ConfigurationLifecycle
+from infra.converge.progress import HostResult
+from infra.converge.runner import RunResult
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.errors import CausewayError
-from infra.handoff import hashes, resources
-from infra.handoff.progress import HostResult
-from infra.handoff.resources import ConfigurationLifecycle
-from infra.handoff.runner import RunResult
 from infra.providers.lifecycle import Observed
 
 State = Callable[[Observed], dict[str, Any]]
@@ -38,8 +39,8 @@ class Playbooks:
 @pytest.fixture
 def playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbooks:
     fake = Playbooks()
-    monkeypatch.setattr(resources, "run_playbook", fake)
-    monkeypatch.setattr(resources, "ROOT", tmp_path)
+    monkeypatch.setattr(component, "run_playbook", fake)
+    monkeypatch.setattr(component, "ROOT", tmp_path)
     return fake
 
 
@@ -164,7 +165,7 @@ def test_a_current_host_that_is_silent_is_asked_again_and_converged_only_where_i
         asked.append(list(hosts))
         yield from (scans[name] for name in hosts)
 
-    monkeypatch.setattr(resources, "_reports", scan)
+    monkeypatch.setattr(component, "_reports", scan)
     lifecycle = ConfigurationLifecycle()
     ensure(wave())
     seen = lifecycle.observe(wave())
@@ -193,7 +194,7 @@ def test_a_run_that_dies_half_way_has_converged_nothing(
     def dies(*_words: object, **_named: object) -> RunResult:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(resources, "run_playbook", dies)
+    monkeypatch.setattr(component, "run_playbook", dies)
     with pytest.raises(KeyboardInterrupt):
         ensure(wave(roles={"base": "r2"}))
     assert len(told(wave())) == 3, "not even the old roles are known to be there"
@@ -211,20 +212,20 @@ def test_a_forgotten_wave_is_configured_anew(playbooks: Playbooks) -> None:
 def test_a_hash_follows_every_file_that_reaches_a_node(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hashes, "ROOT", tmp_path)
+    monkeypatch.setattr(files, "ROOT", tmp_path)
     task = tmp_path / "roles" / "base" / "tasks" / "main.yml"
     task.parent.mkdir(parents=True)
     task.write_text("---\n")
-    empty, first = hashes.tree_hash("inventories/s"), hashes.tree_hash("roles/base")
+    empty, first = files.tree_hash("inventories/s"), files.tree_hash("roles/base")
     scenario = tmp_path / "roles" / "base" / "molecule" / "default" / "molecule.yml"
     scenario.parent.mkdir(parents=True)
     scenario.write_text("---\n")
-    assert hashes.tree_hash("roles/base") == first, "a scenario changes no node"
+    assert files.tree_hash("roles/base") == first, "a scenario changes no node"
     task.rename(task.with_name("more.yml"))
-    assert hashes.tree_hash("roles/base") != first, "a name counts as well as a content"
+    assert files.tree_hash("roles/base") != first, "a name counts as well as a content"
     source = tmp_path / "inventories" / "s" / "causeway.yml"
     source.parent.mkdir(parents=True)
     source.write_text("---\n")
-    assert hashes.tree_hash("inventories/s") == empty, "`up` writes it: a preview after it shows no change"
+    assert files.tree_hash("inventories/s") == empty, "`up` writes it: a preview after it shows no change"
     (source.parent / "host_vars.yml").write_text("---\n")
-    assert hashes.tree_hash("inventories/s") != empty
+    assert files.tree_hash("inventories/s") != empty

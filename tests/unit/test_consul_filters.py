@@ -12,7 +12,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from infra.handoff import secrets
+from infra.ground import secrets
 
 CODE = Path(__file__).resolve().parents[2] / "roles" / "consul" / "filter_plugins" / "causeway_consul.py"
 NAMES = ["client.tokyo.consul", "tokyo-gpu-0", "localhost", "127.0.0.1", "10.81.32.0"]

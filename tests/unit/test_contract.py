@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+from infra.capabilities.base.section import BaseSection
+from infra.capabilities.wan.section import WanSection
 from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract, load_contract
+from infra.ground.contract import Contract, load_contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +34,9 @@ def test_declared_keys_are_in_the_contract() -> None:
     spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(
         update={"authorized_keys": ("ssh-ed25519 AAAA me",)}
     )
-    assert build_contract(spec, make_plan(spec), "local").authorized_keys == ("ssh-ed25519 AAAA me",)
+    base = build_contract(spec, make_plan(spec), "local").section(BaseSection)
+    assert base
+    assert base.authorized_keys == ("ssh-ed25519 AAAA me",)
 
 
 def turned_around(value: Any) -> Any:
@@ -53,11 +57,11 @@ def test_a_contract_shuffled_and_stripped_of_nulls_writes_the_same_file(contract
         (),
         ("regions", "tokyo"),
         ("hosts", "tokyo-gpu-0"),
-        ("links", "trans-sea"),
-        ("links", "trans-sea", "ends", "tokyo"),
-        ("links", "trans-sea", "classes"),
-        ("discovery",),
-        ("discovery", "datacenters", "tokyo"),
+        ("sections", "wan", "links", "trans-sea"),
+        ("sections", "wan", "links", "trans-sea", "ends", "tokyo"),
+        ("sections", "wan", "links", "trans-sea", "classes"),
+        ("sections", "discovery"),
+        ("sections", "discovery", "datacenters", "tokyo"),
     ],
 )
 def test_an_unknown_key_is_refused_at_every_level(
@@ -70,15 +74,15 @@ def test_an_unknown_key_is_refused_at_every_level(
     part["surprise"] = 1
     file = tmp_path / "contract.json"
     file.write_text(json.dumps(data))
-    with pytest.raises(CausewayError, match="is not a contract of schema version 1") as raised:
+    with pytest.raises(CausewayError, match="is not a contract of schema version 2") as raised:
         load_contract(file)
     assert raised.value.hint.startswith("run ./run up again")
 
 
 def test_another_schema_version_is_refused(contract: Contract, tmp_path: Path) -> None:
     file = tmp_path / "contract.json"
-    file.write_text(contract.model_dump_json().replace('"schema_version":1', '"schema_version":2'))
-    with pytest.raises(CausewayError, match="schema version 1"):
+    file.write_text(contract.model_dump_json().replace('"schema_version":2', '"schema_version":3'))
+    with pytest.raises(CausewayError, match="schema version 2"):
         load_contract(file)
 
 
@@ -111,22 +115,23 @@ def test_nodes_send_traffic_for_other_regions_to_a_gateway(
     counts: tuple[int, int], addresses: tuple[str, str]
 ) -> None:
     contract = with_gateways(counts)
-    assert tuple(str(region.gateway_address) for region in contract.regions.values()) == addresses[::-1]
-    assert [len(region.gateways) for region in contract.regions.values()] == [*counts[::-1]]
-    ends = contract.links["trans-sea"].ends
+    wan = contract.need(WanSection)
+    assert tuple(str(region.gateway_address) for region in wan.regions.values()) == addresses[::-1]
+    assert [len(region.gateways) for region in wan.regions.values()] == [*counts[::-1]]
+    ends = wan.links["trans-sea"].ends
     assert ends["tokyo"].gateway == ("tokyo-edge-0" if counts[0] else None)
     assert str(ends["tokyo"].address) == "100.100.0.1/30"
     assert str(ends["shanghai"].address) == "100.100.0.2/30"
 
 
 def test_regions_that_stand_elsewhere_have_only_what_is_declared() -> None:
-    contract = with_gateways((0, 0), "existing")
-    assert contract.regions["tokyo"].gateway_address is None
-    assert contract.links["trans-sea"].ends["tokyo"].address is None
+    wan = with_gateways((0, 0), "existing").need(WanSection)
+    assert wan.regions["tokyo"].gateway_address is None
+    assert wan.links["trans-sea"].ends["tokyo"].address is None
 
 
 def test_regions_have_as_numbers_of_their_own(contract: Contract) -> None:
-    assert {name: region.asn for name, region in contract.regions.items()} == {
+    assert {name: region.asn for name, region in contract.need(WanSection).regions.items()} == {
         "tokyo": 64512,
         "shanghai": 64513,
     }

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.declaration import ClusterSpec
 from infra.drift import findings, report, scan, seal, trip
 from infra.drift import manifest as manifests
 from infra.drift.findings import HostReport, text_diff
@@ -20,10 +21,9 @@ from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.repair import host_plan
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 HOSTS = [f"tokyo-control-{number}" for number in range(4)]
 ODD = HOSTS[1]

@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.components import inventory_files
+from infra.components import wave as component
+from infra.components.inventory_files import InventoryLifecycle
+from infra.components.wave import ConfigurationLifecycle
+from infra.converge.runner import RunResult
 from infra.drift import manifest as manifests
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.scan import Scanner
 from infra.drift.seal import HostSeal
-from infra.handoff import identities, resources, ssh
-from infra.handoff.contract import Contract
-from infra.handoff.identities import identities_of, load_identities
-from infra.handoff.resources import ConfigurationLifecycle, InventoryLifecycle
-from infra.handoff.runner import RunResult
+from infra.ground import identities, ssh
+from infra.ground.contract import Contract
+from infra.ground.identities import identities_of, load_identities
 from tests.unit.test_drift_report import Answering, cluster
 from tests.unit.test_drift_seal import claim, record
 from tests.unit.test_ssh import KEY
@@ -29,7 +32,7 @@ OURS, EVIL = {"exists": True, "shell": "/bin/sh"}, {"exists": True, "shell": "/b
 
 @pytest.fixture(autouse=True)
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (resources, ssh, manifests, identities):
+    for module in (component, inventory_files, ssh, manifests, identities):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
 
@@ -150,7 +153,7 @@ def test_up_learns_from_its_state_which_node_an_older_manifest_is_of(monkeypatch
         json.dumps({HOST: "instance new", "old-control-0": "host key"})
     )
     save_manifest("s", Manifest(host="old-control-0"))
-    monkeypatch.setattr(resources, "run_playbook", lambda *_, **__: RunResult({}, Path("log"), 1.0))
+    monkeypatch.setattr(component, "run_playbook", lambda *_, **__: RunResult({}, Path("log"), 1.0))
     wave = {"stack": "s", "wave": "w", "hosts": {}, "roles": {}}
     last = {name: {"instance": "old", "variables": "v"} for name in (HOST, "old-control-0")}
     ConfigurationLifecycle().ensure(wave, wave | {"hosts": last})

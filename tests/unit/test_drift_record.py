@@ -11,7 +11,7 @@ from infra.drift.coverage import role_coverage
 from infra.drift.kinds import ASPECTS, Task
 from infra.drift.looks import KINDS
 from infra.drift.record import Recorder, RoleRecord, plain_arguments
-from infra.handoff.variables import FEATURES
+from infra.inventory.roles import role_order
 
 COVERED_PERCENT = 95
 
@@ -209,7 +209,7 @@ def test_every_kind_that_can_be_recorded_can_be_probed() -> None:
     assert set(ASPECTS) == set(KINDS)
 
 
-@pytest.mark.parametrize("role", FEATURES)
+@pytest.mark.parametrize("role", role_order())
 def test_nearly_every_task_of_our_roles_is_covered(role: str) -> None:
     found = role_coverage(role)
     print(f"{role}: {found.percent:.0f} % of {found.total} tasks; uncovered: {found.uncovered}")

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from infra import files
 from infra.commands import drift as command
+from infra.components import wave as component
+from infra.converge.progress import HostResult
+from infra.converge.runner import RunResult
+from infra.declaration import ClusterSpec
 from infra.drift import inputs, report
 from infra.drift import manifest as manifests
 from infra.drift.findings import Difference, HostReport, RoleReport, explain, moment, text_diff
@@ -15,13 +20,10 @@ from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, save_
 from infra.drift.repair import host_plan
 from infra.drift.scan import Scanner
 from infra.errors import ExitCode
-from infra.handoff import hashes, resources
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract, stack_dir
-from infra.handoff.progress import HostResult
-from infra.handoff.runner import RunResult
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
+from infra.stack import stack_dir
 
 EXPLAINED = [
     ("file", {"digest": "a"}, {"digest": "b"}, "its content differs"),
@@ -150,7 +152,7 @@ def cluster(**changes: Any) -> Contract:
 def test_a_manifest_is_stale_when_role_variables_or_overrides_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (hashes, inputs):
+    for module in (files, inputs):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     task = tmp_path / "roles" / "base" / "tasks" / "main.yml"
     task.parent.mkdir(parents=True)
@@ -186,16 +188,16 @@ def test_unknown_names_are_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_up_converges_the_hosts_that_drifted_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources, "ROOT", tmp_path)
+    monkeypatch.setattr(component, "ROOT", tmp_path)
     runs: list[list[str]] = []
 
     def run_playbook(_playbook: str, *, limit: list[str], **_more: Any) -> RunResult:
         runs.append(limit)
         return RunResult({name: HostResult("ok") for name in limit}, tmp_path / "log", 1.0)
 
-    monkeypatch.setattr(resources, "run_playbook", run_playbook)
+    monkeypatch.setattr(component, "run_playbook", run_playbook)
     wave = {"stack": "s", "wave": "tokyo", "hosts": {"a": {}, "b": {}}, "roles": {}}
-    lifecycle = resources.ConfigurationLifecycle()
+    lifecycle = component.ConfigurationLifecycle()
     lifecycle.ensure(wave, {})
     lifecycle.ensure(wave, {"drift": []})
     lifecycle.ensure(wave, {"drift": ["b: base: file /etc/hosts: its content differs"]})
@@ -219,8 +221,8 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract = cluster()
-    monkeypatch.setattr(resources, "ROOT", tmp_path)
-    monkeypatch.setattr(resources, "load_contract", lambda _path: contract)
+    monkeypatch.setattr(component, "ROOT", tmp_path)
+    monkeypatch.setattr(component, "load_contract", lambda _path: contract)
     asked: list[str] = []
 
     def scan_stack(_stack: str, hosts: list[str]) -> list[HostReport]:
@@ -231,12 +233,12 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
         found.roles["drift_watch"] = RoleReport("clean")
         return [found]
 
-    monkeypatch.setattr(resources, "scan_stack", scan_stack)
-    monkeypatch.setattr(resources.ConfigurationLifecycle, "_stale", lambda *_: [])
+    monkeypatch.setattr(component, "scan_stack", scan_stack)
+    monkeypatch.setattr(component.ConfigurationLifecycle, "_stale", lambda *_: [])
     (tmp_path / stack_dir("s")).mkdir(parents=True)
     (tmp_path / stack_dir("s") / "contract.json").write_text("{}")
     wave = {"stack": "s", "wave": "tokyo", "hosts": {"tokyo-control-0": {}, "gone": {}}, "roles": {}}
-    assert resources.ConfigurationLifecycle().observe(wave).drift == [
+    assert component.ConfigurationLifecycle().observe(wave).drift == [
         "tokyo-control-0: base is not sealed: No space left; roce is stale: the role changed"
     ]
     assert asked == ["tokyo-control-0"]

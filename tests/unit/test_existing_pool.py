@@ -9,7 +9,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from infra.handoff import ssh
+from infra.ground import ssh
 from infra.providers.existing import resources
 from infra.providers.existing.resources import ExistingPoolLifecycle
 

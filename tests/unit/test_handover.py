@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from infra.capabilities.wan.section import WanSection
 from infra.checks import check, parse_spec
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.variables import role_variables
+from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract
+from infra.inventory.variables import role_variables
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.planning.report import plan_json, print_plan
-from infra.spec import ClusterSpec
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 NAMES = "abc"
@@ -66,7 +67,7 @@ def linked(contract: Contract, source: str) -> set[str]:
     while todo:
         here = todo.pop()
         found.add(here)
-        for each in contract.links.values():
+        for each in contract.need(WanSection).links.values():
             made = all(end.address for end in each.ends.values())
             far = {each.a: each.b, each.b: each.a}.get(here)
             todo += [far] if made and far is not None and far not in found else []
@@ -78,14 +79,15 @@ def test_gateways_send_and_refuse_only_what_their_links_lead_to(spec: ClusterSpe
     contract = contract_of(spec)
     variables = role_variables(contract)
     for name, found in contract.regions.items():
-        if not found.gateways:
+        wan = contract.need(WanSection).regions[name]
+        if not wan.gateways:
             continue
         reached = {str(contract.regions[far].cidr) for far in linked(contract, name)}
         routes = variables[f"region_{name}"]["tcp_tuning_wan_routes"]
-        if found.gateway_address is not None:
+        if wan.gateway_address is not None:
             assert {route["cidr"] for route in routes if "via" in route} == reached
-        only_roads = {str(far.cidr) for far in contract.regions.values() if far.provider == "local"}
-        mine = {str(found.cidr)} if found.provider == "local" else only_roads
+        only_roads = {str(far.cidr) for far in contract.regions.values() if far.makes_links}
+        mine = {str(found.cidr)} if found.makes_links else only_roads
         rejected = variables[f"pool_{name}_edge"]["wan_gateway_far_cidrs"]
         assert set(rejected) == reached | (only_roads - mine)
 
@@ -95,8 +97,8 @@ def test_what_passes_the_checks_leaves_no_gateway_without_link_and_address(spec:
     if any(problem.severity == "error" for problem in check(spec)):
         return
     contract = contract_of(spec)
-    for name, found in contract.regions.items():
-        ends = [each.ends[name] for each in contract.links.values() if name in each.ends]
+    for name, found in contract.need(WanSection).regions.items():
+        ends = [each.ends[name] for each in contract.need(WanSection).links.values() if name in each.ends]
         if found.gateways:
             assert found.gateway_address is not None
             assert all(end.address is not None for end in ends)
@@ -116,7 +118,7 @@ def test_the_plan_says_which_address_several_gateways_share() -> None:
 @given(clusters())
 def test_the_plan_shows_where_nodes_send_what_is_for_others(spec: ClusterSpec) -> None:
     contract, shown = contract_of(spec), plan_json(spec, make_plan(spec), "test")["regions"]
-    for name, found in contract.regions.items():
+    for name, found in contract.need(WanSection).regions.items():
         assert shown[name]["gateway_address"] == (
             str(found.gateway_address) if found.gateway_address else None
         )

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra import pulumi_cli
+from infra import pulumi_cli, stack
+from infra.components import access_key, inventory_files, kept, secret
 from infra.drift import manifest
-from infra.handoff import contract, kept, resources, secrets
-from infra.handoff.hashes import value_hash
+from infra.files import value_hash
+from infra.ground import secrets
 
 PROJECT = "name: causeway\nruntime: python\n"
 DECLARED = {
@@ -26,7 +27,7 @@ STAYS = {"hall-control-0": DECLARED["hosts"]["hall-control-0"]}
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of the stack `s`, in a checkout and with a backend of this test's own."""
-    for module in (kept, contract, manifest, resources, secrets, pulumi_cli):
+    for module in (kept, stack, manifest, access_key, inventory_files, secret, pulumi_cli):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     for module in (kept, pulumi_cli):
         monkeypatch.setattr(module, "CAUSEWAY_DIR", tmp_path / ".causeway")
@@ -71,6 +72,15 @@ def test_what_machines_need_outlives_a_destroy_and_the_rest_does_not(folder: Pat
     gone = ("drift/tokyo-gpu-0.json", "runs/hall/artifacts/1/stdout", "converged/hall-control-0")
     assert files_of(folder) == {name: text for name, text in files.items() if name not in gone}
     assert kept.machines("s") == STAYS, "a second `down` finds them, too"
+
+
+def test_machines_stay_by_what_their_provider_is_and_not_by_its_name(folder: Path) -> None:
+    regions = {
+        "hall": {"provider": "of tomorrow", "makes_nodes": False},
+        "tokyo": {"provider": "another", "makes_nodes": True},
+    }
+    fill(folder, DECLARED | {"regions": regions})
+    assert kept.machines("s") == STAYS
 
 
 def test_a_down_that_was_killed_or_failed_loses_nothing(folder: Path) -> None:
@@ -140,7 +150,7 @@ def test_another_controller_gets_the_files_from_the_state_before_they_go(
     assert kept.machines("s") == STAYS
     found = {ending: (folder / "secrets" / f"consul-ca{ending}").read_text() for ending in parts}
     assert found == parts, "the state is what counts"
-    again = secrets.SecretLifecycle().ensure({"stack": "s", "secret": "consul-ca", "kind": "authority"}, {})
+    again = secret.SecretLifecycle().ensure({"stack": "s", "secret": "consul-ca", "kind": "authority"}, {})
     assert again["fingerprint"] == value_hash(parts), "a new stack adopts what was kept"
 
 

@@ -194,12 +194,31 @@ def test_read_of_something_gone_says_so_to_pulumi(provider: ByName) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["infra.providers.local.resources:NodePoolLifecycle", "infra.handoff.resources:ConfigurationLifecycle"],
+    ["infra.providers.local.resources:NodePoolLifecycle", "infra.components.wave:ConfigurationLifecycle"],
 )
 def test_the_state_holds_a_name_and_no_code(target: str) -> None:
     pickled = serialize_provider(ByName(target))
     assert len(pickled) < 400, "Pulumi keeps this once per resource"
     assert serialize_provider(ByName(target)) == pickled, "a preview would show a change"
+
+
+WRITTEN = (
+    *(f"infra.handoff.resources:{kind}Lifecycle" for kind in ("SshKey", "Inventory", "Configuration")),
+    "infra.handoff.resources:VerificationLifecycle",
+    "infra.handoff.secrets:SecretLifecycle",
+    "infra.handoff.switches:SwitchFilesLifecycle",
+    "infra.providers.existing.resources:ExistingPoolLifecycle",
+    *(f"infra.providers.local.resources:{kind}Lifecycle" for kind in ("Machine", "Network", "NodePool")),
+    "infra.providers.local.resources:WanLinkLifecycle",
+)
+"""What stands in the states of stacks that version 7ec3ff2 made."""
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_a_name_in_an_older_state_leads_to_the_lifecycle_of_today(written: str) -> None:
+    found, _inputs = ByName(written)._open({})
+    assert isinstance(found, Lifecycle)
+    assert type(found).__name__ == written.partition(":")[2]
 
 
 FAILING = '''

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.planning import buffers
-from infra.planning.models import (
+from infra.capabilities.fabric import buffers
+from infra.capabilities.fabric.models import (
     HWSKUS,
     MODELS,
     MSN2700,
@@ -20,7 +20,7 @@ from infra.planning.models import (
     SN5600,
     Model,
 )
-from infra.spec import FabricSpec, SwitchAsic, SwitchSpec
+from infra.declaration import FabricSpec, SwitchAsic, SwitchSpec
 
 
 def published() -> list[tuple[str, Model, int, int, int, int]]:

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from infra.planning import cabling, diagram
-from infra.planning.cabling import Switch
+from infra.capabilities.fabric import cabling, diagram
+from infra.capabilities.fabric.cabling import Switch
 from tests.unit.fabrics import SHAPES, shaped
 
 

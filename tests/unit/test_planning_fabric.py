@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.handoff.build_contract import build_contract
-from infra.planning import cabling
-from infra.planning import fabric as planning
-from infra.planning.fabric import Counts
+from infra.capabilities.fabric import cabling
+from infra.capabilities.fabric import topology as planning
+from infra.capabilities.fabric.section import FabricSection
+from infra.capabilities.fabric.topology import Counts
+from infra.declaration import FabricSpec
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import FabricSpec
 from tests.unit.fabrics import B200, B300, SHAPES, cluster, fabric_of, shaped
 
 META = {
@@ -133,11 +134,12 @@ def test_more_nodes_than_fit_have_no_shape() -> None:
 def test_the_contract_has_the_ports_of_nodes_on_the_fabric_only() -> None:
     spec = cluster(2, **B200)
     contract = build_contract(spec, make_plan(spec), "test")
-    assert contract.hosts["r-control-0"].fabric == ()
-    port = contract.hosts["r-gpu0-1"].fabric[7]
+    section = contract.section(FabricSection)
+    assert section
+    assert "r-control-0" not in section.hosts
+    port = section.hosts["r-gpu0-1"][7]
     assert (port.name, port.rail, port.leaf, port.port) == ("rail7", 7, "r-leaf-7", 1)
-    fabric = contract.regions["r"].fabric
-    assert fabric is not None
+    fabric = section.regions["r"]
     assert (fabric.mtu_bytes, fabric.roce.tos) == (9000, 106)
     assert port.address in fabric.rail_cidrs[7]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from infra.checks import parse_spec
-from infra.planning import addresses
+from infra.declaration import ClusterSpec
+from infra.ground import addresses
 from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json
-from infra.spec import ClusterSpec
 
 
 def spec(*counts: int, cidr: str = "10.81.0.0/16", **pool: Any) -> ClusterSpec:

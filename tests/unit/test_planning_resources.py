@@ -9,8 +9,8 @@ from pulumi.runtime import mocks
 
 from infra.checks import parse_spec
 from infra.components import Cluster, Inventory, Region, Rollout, WanLink
+from infra.declaration import ClusterSpec
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 from tests.unit.fabrics import TINY
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"

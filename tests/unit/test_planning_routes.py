@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from infra.capabilities.wan.capability import CAPABILITY as WAN
+from infra.capabilities.wan.plan import WanPlan
+from infra.capabilities.wan.routes import Route
 from infra.checks import parse_spec
-from infra.planning.plan import Plan, make_plan
-from infra.planning.routes import Route
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
+from infra.planning.plan import make_plan
 from tests.seed import SEED
 
 
@@ -27,8 +29,14 @@ def cluster(*links: dict[str, Any], regions: str = "abc", gateways: int = 1) -> 
     return parse_spec({"name": "c", "regions": places, "wan_links": list(links)})
 
 
+def planned_wan(spec: ClusterSpec) -> WanPlan:
+    planned = make_plan(spec).of(WAN)
+    assert planned
+    return planned
+
+
 def route(spec: ClusterSpec, source: str, target: str) -> Route:
-    return make_plan(spec).routes[source][target]
+    return planned_wan(spec).routes[source][target]
 
 
 def ways(spec: ClusterSpec, source: str, target: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -121,7 +129,7 @@ def test_what_is_near_keeps_cubic_however_far_its_backup() -> None:
 
 
 def test_regions_without_a_chain_of_links_have_no_route() -> None:
-    planned = make_plan(cluster(link("ab", "a", "b"), link("cd", "c", "d"), regions="abcd"))
+    planned = planned_wan(cluster(link("ab", "a", "b"), link("cd", "c", "d"), regions="abcd"))
     assert {source: list(routes) for source, routes in planned.routes.items()} == {
         "a": ["b"],
         "b": ["a"],
@@ -130,7 +138,7 @@ def test_regions_without_a_chain_of_links_have_no_route() -> None:
     }
 
 
-def hops(plan: Plan, spec: ClusterSpec, source: str, target: str) -> list[str]:
+def hops(plan: WanPlan, spec: ClusterSpec, source: str, target: str) -> list[str]:
     """The regions a packet passes when each one forwards it over the first link of its own route."""
     ends = {each.name: {each.a, each.b} for each in spec.wan_links}
     passed = [source]
@@ -147,7 +155,7 @@ def test_forwarding_hop_by_hop_follows_the_plan_and_is_the_same_both_ways(seed: 
     pairs = random.sample(list(combinations(names, 2)), 14) + [("a", name) for name in names[1:]]
     links = [link(f"l{i}", *pair, rtt_ms=random.choice((10, 20, 30.1))) for i, pair in enumerate(pairs)]
     spec = cluster(*links, regions=names)
-    plan = make_plan(spec)
+    plan = planned_wan(spec)
     for source, target in combinations(names, 2):
         there = hops(plan, spec, source, target)
         assert len(there) == len(plan.routes[source][target].primary.links) + 1
@@ -158,7 +166,7 @@ def test_forwarding_hop_by_hop_follows_the_plan_and_is_the_same_both_ways(seed: 
 
 def test_links_are_dealt_to_the_gateways_of_a_region() -> None:
     links = (link("l0", "a", "b"), link("l1", "b", "c"), link("l2", "a", "c"), link("l3", "c", "a"))
-    plan = make_plan(cluster(*links, gateways=2))
+    plan = planned_wan(cluster(*links, gateways=2))
     at = {
         name: {region: node.name for region, node in ends.items() if node} for name, ends in plan.ends.items()
     }
@@ -168,4 +176,4 @@ def test_links_are_dealt_to_the_gateways_of_a_region() -> None:
         "l2": {"a": "a-edge-1", "c": "c-edge-1"},
         "l3": {"a": "a-edge-0", "c": "c-edge-0"},
     }
-    assert make_plan(cluster(*links, gateways=0)).ends["l0"] == {"a": None, "b": None}
+    assert planned_wan(cluster(*links, gateways=0)).ends["l0"] == {"a": None, "b": None}

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.capabilities.fabric import buffers, sonic
+from infra.capabilities.fabric.models import HWSKUS, MODELS, Model
+from infra.capabilities.fabric.sonic import MAP, ConfigDb
 from infra.checks import check
-from infra.planning import buffers, sonic
-from infra.planning.models import HWSKUS, MODELS, Model
-from infra.planning.sonic import MAP, ConfigDb
 from tests.unit.fabrics import SHAPES, SONIC, TINY, cluster, fabric_of, shaped
 
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from infra.planning import wan
-from infra.spec import WanLinkSpec
+from infra.capabilities.wan import tcp as wan
+from infra.declaration import WanLinkSpec
 
 
 def link(**changes: object) -> WanLinkSpec:

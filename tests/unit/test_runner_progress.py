@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.handoff.progress import MESSAGE_CHARS, HostResult, Progress, Tracker, failure_log, failure_message
-from infra.handoff.runner import RunResult
+from infra.converge.progress import MESSAGE_CHARS, HostResult, Progress, Tracker, failure_log, failure_message
+from infra.converge.runner import RunResult
 
 RAISED = """Traceback (most recent call last):
   File "basic.py", line 1797, in atomic_move

@@ -7,8 +7,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from infra.handoff import contract, secrets
-from infra.handoff.secrets import SecretLifecycle
+from infra import stack
+from infra.components import secret
+from infra.components.secret import SecretLifecycle
 
 INPUTS = {"stack": "s", "secret": "wireguard-sea-tokyo", "kind": "wireguard"}
 
@@ -16,9 +17,9 @@ INPUTS = {"stack": "s", "secret": "wireguard-sea-tokyo", "kind": "wireguard"}
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the secrets of the stack are kept, in a checkout of the test's own."""
-    for module in (contract, secrets):
+    for module in (stack, secret):
         monkeypatch.setattr(module, "ROOT", tmp_path)
-    return contract.secret_file("s", "x").parent
+    return stack.secret_file("s", "x").parent
 
 
 def texts(folder: Path) -> dict[str, str]:

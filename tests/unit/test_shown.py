@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.converge.progress import failure_log, failure_message
 from infra.drift import report
 from infra.drift.findings import Difference, HostReport, RoleReport, text_diff
 from infra.errors import HARMFUL, CausewayError, one_line, sentence, shown
-from infra.handoff.progress import failure_log, failure_message
-from infra.handoff.verdicts import Check, Verdict, VerificationResult
 from infra.process import run
 from infra.providers.existing import resources as existing
+from infra.verify.verdicts import Check, Verdict, VerificationResult
 
 EVIL = "a\x1b]52;c;eA==\x07\x1b[2J\r\u009b2Jnode: clean\u202e\udcff[/red]"
 LINES = f"{EVIL}\nnode: clean"

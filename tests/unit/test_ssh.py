@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from infra.components import access_key, inventory_files
+from infra.components.access_key import SshKeyLifecycle
+from infra.components.inventory_files import InventoryLifecycle
+from infra.declaration import ClusterSpec
 from infra.drift import trip
-from infra.handoff import resources, ssh
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.resources import InventoryLifecycle, SshKeyLifecycle
+from infra.ground import ssh
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 
@@ -41,7 +43,7 @@ def contract() -> Contract:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (resources, ssh):
+    for module in (access_key, inventory_files, ssh):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
 

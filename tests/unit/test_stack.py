@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from infra import pulumi_cli
 from infra.cli import main
 from infra.errors import BadInputError
-from infra.handoff import contract
 from infra.providers.local import names
-from infra.stack import check_stack
+from infra.stack import check_stack, stack_dir
 
 TAKES_A_STACK = (
     ("up",),
@@ -67,7 +66,7 @@ def test_a_name_that_passes_stays_in_its_folder(name: str) -> None:
     try:
         check_stack(name)
     except BadInputError:
-        for path_of in (contract.stack_dir, names.stack_dir, names.vms_dir, check_stack):
+        for path_of in (stack_dir, names.stack_dir, names.vms_dir, check_stack):
             with pytest.raises(BadInputError):
                 path_of(name)
     else:
@@ -76,7 +75,7 @@ def test_a_name_that_passes_stays_in_its_folder(name: str) -> None:
         assert name.isprintable()
         assert " " not in name
         assert not name.startswith(("-", "."))
-        assert contract.stack_dir(name).name == name
+        assert stack_dir(name).name == name
 
 
 @pytest.mark.parametrize("name", ["local", "t0-3f9a", "t0-3f9a-machines", "a.b_c", "0", "s" * 40])

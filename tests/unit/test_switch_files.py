@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from google.protobuf import json_format, struct_pb2  # type: ignore[import-untyped]  # its types are apart
 
-from infra.handoff import switches
-from infra.handoff.switches import SwitchFilesLifecycle, switch_inputs
-from infra.planning.fabric import plan_fabric
-from infra.planning.sonic import switch_files
-from infra.spec import RegionSpec
+from infra.capabilities.fabric import resources as switches
+from infra.capabilities.fabric.resources import SwitchFilesLifecycle, switch_inputs
+from infra.capabilities.fabric.sonic import switch_files
+from infra.capabilities.fabric.topology import plan_fabric
+from infra.declaration import RegionSpec
 from tests.unit.fabrics import TINY, cluster
 
 

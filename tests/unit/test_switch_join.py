@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.capabilities.fabric import sonic
+from infra.capabilities.fabric.join import SHARED, join
+from infra.capabilities.fabric.models import MSN3700C, SN5600, Model
+from infra.capabilities.fabric.sonic import OTHER_WAYS, TABLES
 from infra.cli import main
 from infra.errors import BadInputError
-from infra.planning import sonic
-from infra.planning.join import SHARED, join
-from infra.planning.models import MSN3700C, SN5600, Model
-from infra.planning.sonic import OTHER_WAYS, TABLES
 from tests.unit.fabrics import SHAPES, TINY, fabric_of, shaped
 
 PLANNED = dict(sonic.switch_configs(shaped("two tiers")))

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from infra.commands import up
-from infra.handoff import verdicts
-from infra.handoff.resources import VerificationLifecycle
-from infra.handoff.verdicts import Check, Verdict, VerificationResult
+from infra.components.verification import VerificationLifecycle
+from infra.verify import verdicts
+from infra.verify.verdicts import Check, Verdict, VerificationResult
 
 NOW = datetime(2026, 5, 1, 12, 0, 0, 500, UTC)
 PROVEN = Check("a", "base", "time", Verdict.EFFECTIVE)

@@ -6,14 +6,18 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from infra.capabilities import host_variables
+from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.variables import FEATURES, feature_hosts, group_name, host_variables, role_variables
+from infra.ground.contract import Contract
+from infra.ground.groups import group_name
+from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.variables import role_variables
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import ClusterSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = ROOT / "tests" / "golden" / "good"
@@ -55,34 +59,34 @@ def test_gateways_get_no_routes_from_us() -> None:
     variables = role_variables(contract)
     assert variables["region_tokyo"]["tcp_tuning_wan_routes"][0]["via"] == "10.81.0.2"
     assert variables["pool_tokyo_edge"]["tcp_tuning_wan_routes"] == []
-    assert "tokyo-edge-0" in feature_hosts(contract, "tcp_tuning")
+    assert "tokyo-edge-0" in role_hosts(contract, "tcp_tuning")
 
 
 def test_a_region_without_links_is_not_tuned(contract: Contract) -> None:
-    regions = contract.regions
-    alone = regions["tokyo"].model_copy(update={"wan_routes": (), "tcp_buffer_max_bytes": 0})
-    changed = contract.model_copy(update={"regions": {**regions, "tokyo": alone}})
+    wan = contract.need(WanSection)
+    alone = wan.regions["tokyo"].model_copy(update={"routes": (), "tcp_buffer_max_bytes": 0})
+    changed_wan = wan.model_copy(update={"regions": {**wan.regions, "tokyo": alone}})
+    changed = contract.model_copy(update={"sections": {**contract.sections, "wan": changed_wan}})
     assert not any(name.startswith("tcp_tuning") for name in role_variables(changed)["region_tokyo"])
-    assert all(host.startswith("shanghai-") for host in feature_hosts(changed, "tcp_tuning"))
-    assert feature_hosts(changed, "base") == tuple(contract.hosts)
+    assert all(host.startswith("shanghai-") for host in role_hosts(changed, "tcp_tuning"))
+    assert role_hosts(changed, "base") == tuple(contract.hosts)
 
 
-def test_shared_memory_is_set_where_it_is_declared(contract: Contract) -> None:
-    pool = contract.pools["tokyo-gpu"].model_copy(update={"shm_gib": 0.5})
-    other = contract.pools["tokyo-control"].model_copy(update={"shm_gib": None})
-    changed = contract.model_copy(
-        update={"pools": {**contract.pools, "tokyo-gpu": pool, "tokyo-control": other}}
-    )
-    variables = role_variables(changed)
+def test_shared_memory_is_set_where_it_is_declared() -> None:
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    for pool in data["regions"][0]["pools"]:
+        pool["shm_gib"] = 0.5 if pool["name"] == "gpu" else None
+    variables = role_variables(contract_of(ClusterSpec.model_validate(data)))
     assert variables["pool_tokyo_gpu"]["base_shm_gib"] == 0.5
     assert "base_shm_gib" not in variables["pool_tokyo_control"]
 
 
 def test_authorised_keys_go_to_every_region_and_none_leaves_the_file_alone(contract: Contract) -> None:
     assert "base_authorized_keys" not in role_variables(contract)["region_tokyo"]
-    changed = contract.model_copy(update={"authorized_keys": ("ssh-ed25519 AAAA night@desk",)})
+    keys = ("ssh-ed25519 AAAA night@desk",)
+    changed = contract_of(load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"authorized_keys": keys}))
     for region in ("region_tokyo", "region_shanghai"):
-        assert role_variables(changed)[region]["base_authorized_keys"] == ["ssh-ed25519 AAAA night@desk"]
+        assert role_variables(changed)[region]["base_authorized_keys"] == list(keys)
 
 
 @pytest.fixture
@@ -114,13 +118,13 @@ def test_a_fabric_says_how_its_hosts_mark(fabric: Contract, contract: Contract) 
 
 
 def test_only_hosts_on_a_fabric_get_roce(fabric: Contract, contract: Contract) -> None:
-    assert feature_hosts(fabric, "roce") == ("r-gpu-0", "r-gpu-1", "r-gpu-2")
-    assert feature_hosts(contract, "roce") == ()
-    assert host_variables(fabric, "r-control-0") == {}
+    assert role_hosts(fabric, "roce") == ("r-gpu-0", "r-gpu-1", "r-gpu-2")
+    assert role_hosts(contract, "roce") == ()
+    assert "r-control-0" not in host_variables(fabric)
 
 
 def test_every_fabric_interface_knows_its_rail(fabric: Contract) -> None:
-    ports = {name: host_variables(fabric, name)["roce_interfaces"] for name in feature_hosts(fabric, "roce")}
+    ports = {name: host_variables(fabric)[name]["roce_interfaces"] for name in role_hosts(fabric, "roce")}
     for name, interfaces in ports.items():
         assert [one["name"] for one in interfaces] == ["rail0", "rail1"]
         for one in interfaces:
@@ -141,10 +145,10 @@ def test_a_hosts_own_interfaces_count_when_it_is_asked_what_is_stale(fabric: Con
 
 def test_every_variable_is_one_its_role_knows(contract: Contract, fabric: Contract) -> None:
     reader = YAML(typ="safe", pure=True)
-    files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in FEATURES]
+    files = [ROOT / "roles" / feature / "defaults" / "main.yml" for feature in role_order()]
     known = {name for file in files for name in reader.load(file.read_text())}
     groups = [*role_variables(contract).values(), *role_variables(fabric).values()]
-    assert {name for group in (*groups, host_variables(fabric, "r-gpu-0")) for name in group} <= known
+    assert {name for group in (*groups, host_variables(fabric)["r-gpu-0"]) for name in group} <= known
 
 
 def test_group_names_have_no_dashes() -> None:
@@ -153,7 +157,7 @@ def test_group_names_have_no_dashes() -> None:
 
 def test_an_unknown_feature_is_an_error(contract: Contract) -> None:
     with pytest.raises(ValueError, match="warp is not one of base, tcp_tuning"):
-        feature_hosts(contract, "warp")
+        role_hosts(contract, "warp")
 
 
 def with_gateways(**second_link: object) -> Contract:
@@ -183,7 +187,7 @@ def test_a_gateway_is_told_its_region_s_links_and_whom_it_meets_there() -> None:
     assert (tunnel["peer"], tunnel["tunnel"]["peer"]) == ("100.100.0.6", "100.101.0.6")
     assert tunnel["backup"]
     assert tunnel["mtu_bytes"] == tunnel["handover_mtu_bytes"] - 60
-    assert set(feature_hosts(contract, "wan_gateway")) == {"tokyo-edge-0", "tokyo-edge-1", "shanghai-edge-0"}
+    assert set(role_hosts(contract, "wan_gateway")) == {"tokyo-edge-0", "tokyo-edge-1", "shanghai-edge-0"}
 
 
 def test_gateways_you_have_are_told_what_the_carrier_hands_over() -> None:
@@ -222,7 +226,7 @@ def test_a_router_at_the_other_end_speaks_no_bgp() -> None:
     contract = contract_of(ClusterSpec.model_validate(data))
     (link,) = role_variables(contract)["pool_tokyo_edge"]["wan_gateway_links"]
     assert "peer_asn" not in link
-    assert feature_hosts(contract, "wan_gateway")[0].startswith("tokyo-")
+    assert role_hosts(contract, "wan_gateway")[0].startswith("tokyo-")
 
 
 def discovered(**discovery: object) -> Contract:
@@ -240,7 +244,7 @@ def test_each_region_is_a_datacenter_that_knows_the_others_servers() -> None:
     assert tokyo["consul_server_addresses"] == servers
     assert tokyo["consul_wan_servers"] == {"east": ["10.82.16.0"]}
     assert shanghai["consul_wan_servers"] == {"tokyo": servers}
-    assert feature_hosts(contract, "consul") == tuple(contract.hosts)
+    assert role_hosts(contract, "consul") == tuple(contract.hosts)
 
 
 def test_a_kind_of_node_may_register_what_its_nodes_run() -> None:
@@ -256,5 +260,5 @@ def test_a_kind_of_node_may_register_what_its_nodes_run() -> None:
 
 def test_without_discovery_there_is_none() -> None:
     contract = contract_of(load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"discovery": None}))
-    assert feature_hosts(contract, "consul") == ()
+    assert role_hosts(contract, "consul") == ()
     assert not any(name.startswith("consul") for group in role_variables(contract).values() for name in group)

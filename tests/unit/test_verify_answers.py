@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from infra.handoff import verify
-from infra.handoff.verdicts import Check, Verdict
+from infra.verify import verification as verify
+from infra.verify.verdicts import Check, Verdict
 
 
 def test_a_line_that_was_cut_off_takes_no_other_check_with_it(tmp_path: Path) -> None:

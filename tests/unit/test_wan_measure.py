@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.capabilities.wan import measure
+from infra.capabilities.wan.measure import Measurement, Rate, _Pair, measure_wan
+from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
 from infra.commands.wan import measured_json, print_measured
-from infra.handoff import measure
-from infra.handoff.build_contract import build_contract
-from infra.handoff.contract import Contract
-from infra.handoff.measure import Measurement, Rate, _Pair, measure_wan
+from infra.declaration import TrafficClasses
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.spec import TrafficClasses
 
 
 @pytest.fixture
@@ -103,16 +104,22 @@ def test_a_missing_tool_is_named_with_the_remedy(contract: Contract) -> None:
 
 def of_machines(contract: Contract, *regions: str) -> Contract:
     """The same cluster, with regions of machines that people work on."""
-    theirs = {name: contract.regions[name].model_copy(update={"provider": "existing"}) for name in regions}
+    theirs = {name: contract.regions[name].model_copy(update={"makes_links": False}) for name in regions}
     return contract.model_copy(update={"regions": contract.regions | theirs})
 
 
 def test_a_link_that_others_work_on_is_not_filled(contract: Contract) -> None:
+    wan = contract.need(WanSection)
     links = {
         name: link.model_copy(update={"classes": TrafficClasses(replication_pct=share)})
-        for (name, link), share in zip(contract.links.items(), (60, 25), strict=True)
+        for (name, link), share in zip(wan.links.items(), (60, 25), strict=True)
     }
-    contract = of_machines(contract.model_copy(update={"links": links}), *contract.regions)
+    contract = of_machines(
+        contract.model_copy(
+            update={"sections": contract.sections | {"wan": wan.model_copy(update={"links": links})}}
+        ),
+        *contract.regions,
+    )
     held = {(one.source_region, one.target_region): one.held_to_mbps for one in measure_wan(contract)}
     share = {name: link.bandwidth_mbps * link.classes.replication_pct / 100 for name, link in links.items()}
     assert held["tokyo", "shanghai"] == share["trans-sea"]
@@ -137,7 +144,7 @@ def test_streams_are_replication_s_and_hold_to_its_share(
         said.append(script)
         return json.dumps(answer)
 
-    monkeypatch.setattr("infra.handoff.measure._on", on)
+    monkeypatch.setattr("infra.capabilities.wan.measure._on", on)
     found = replace(measure_wan(contract)[0], held_to_mbps=held)
     said.clear()
     pair = _Pair(contract, found)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from infra.checks import check
-from infra.checks.problem import DeclarationError
 from infra.checks.schema import parse_spec
-from infra.spec import ClusterSpec
+from infra.declaration import ClusterSpec
+from infra.ground.problem import DeclarationError
 
 Path = tuple[str | int, ...]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"

@@ -8,9 +8,9 @@ A check only looks, or makes and removes things of its own. One that alters what
 moment (a route, a qdisc, a daemon, a full link), is marked `experiment`, and left out on machines that people
 work on.
 
-Run by `python -m infra.handoff.verify`, which says by environment variables what to expect, where to write,
-and on which descriptor it tells which hosts to look at. Without them nothing here is collected: these tests
-are about nodes, never about this machine.
+Run by `python -m infra.verify.verification`, which says by environment variables what to expect, where to
+write, and on which descriptor it tells which hosts to look at. Without them nothing here is
+collected: these tests are about nodes, never about this machine.
 """
 
 import json
@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 from testinfra.host import Host
 
-from infra.handoff.expectations import Expectation, Expectations, parse
+from infra.verify.expectations import Expectation, Expectations, parse
 from tests.verify.support import Expect, VerdictRecorder
 
 EXPECTATIONS = "CAUSEWAY_EXPECTATIONS"

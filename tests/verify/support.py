@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 from testinfra.host import Host
 
-from infra.handoff.expectations import Expectation
+from infra.verify.expectations import Expectation
 
 
 class Expect:

@@ -10,7 +10,7 @@ import pulumi
 
 from infra import ROOT
 from infra.errors import sentence
-from infra.handoff.ssh import ALIVE, CONNECT_TIMEOUT_S
+from infra.ground.ssh import ALIVE, CONNECT_TIMEOUT_S
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 CONCURRENT_CONNECTIONS = 32

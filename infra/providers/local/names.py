@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from infra import ROOT
-from infra.planning import addresses
+from infra.ground import addresses
 from infra.stack import check_stack
 
 RUN_DIR = Path("/run/causeway")

@@ -9,9 +9,9 @@ from hashlib import sha256
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
+from infra.declaration import NodeKind
 from infra.errors import CausewayError
 from infra.providers.local import names, netns
-from infra.spec import NodeKind
 
 Progress = Callable[[str], None]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from infra.declaration import NodeKind
 from infra.errors import CausewayError
 from infra.providers.local import containers, vms
 from infra.providers.local.node import FabricPort, Node, NodeState, Progress, misplugged
-from infra.spec import NodeKind
 
 AT_ONCE = 4
 """Nodes worked on at the same time; a booting systemd keeps about half a core busy."""

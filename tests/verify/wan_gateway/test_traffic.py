@@ -14,19 +14,21 @@ HANDLES = {"management": "1:10", "scheduler": "1:20", "replication": "1:30", "sc
 MARKED = {"management": 16, "scheduler": 18, "replication": 10, "scavenger": 8}
 """Class → a DSCP that belongs to it."""
 PACKETS = 50
+DISCARD = 9
+"""A port that is in no class."""
 BACK_WITHIN_S = 20.0
 AF11 = 10
 
 # Sends small packets with a DSCP; none goes further than the other end of the link.
 SEND = """
 import json, socket, sys
-address, count, marks = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3])
+address, count, marks, port = sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]), int(sys.argv[4])
 with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     sender.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 1)
     for dscp in marks:
         sender.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
         for _ in range(count):
-            sender.sendto(b"causeway", (address, 9))
+            sender.sendto(b"causeway", (address, port))
 print("null")
 """
 
@@ -140,11 +142,20 @@ def test_traffic_goes_into_its_class(host: Host, expect: Expect, verdict: Verdic
         verdict.not_declared("this gateway's links only stand in for others")
     device = link_device(host, link)
     for name, dscp in MARKED.items():
-        before = classes(host, device)[HANDLES[name]]["stats"]["packets"]
-        ask(host, SEND, address, str(PACKETS), json.dumps([dscp]))
-        deadline = time.monotonic() + 5
-        while (new := classes(host, device)[HANDLES[name]]["stats"]["packets"] - before) < PACKETS:
-            assert time.monotonic() < deadline, f"{new} of {PACKETS} packets with DSCP {dscp} were {name}'s"
+        _expect_class(host, device, address, name, dscp, DISCARD)
+    for name in HANDLES.keys() - {"replication"}:
+        for ports in getattr(expect, f"wan_gateway_{name}_ports"):
+            _expect_class(host, device, address, name, 0, int(str(ports).rpartition("-")[2]))
+
+
+def _expect_class(host: Host, device: str, address: str, name: str, dscp: int, port: int) -> None:
+    """Send packets with a DSCP to a port, and see them counted in a class."""
+    before = classes(host, device)[HANDLES[name]]["stats"]["packets"]
+    ask(host, SEND, address, str(PACKETS), json.dumps([dscp]), str(port))
+    deadline = time.monotonic() + 5
+    while (new := classes(host, device)[HANDLES[name]]["stats"]["packets"] - before) < PACKETS:
+        what = f"packets with DSCP {dscp} to port {port}"
+        assert time.monotonic() < deadline, f"{new} of {PACKETS} {what} were {name}'s"
 
 
 @pytest.mark.experiment

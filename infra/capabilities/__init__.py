@@ -1,0 +1,47 @@
+"""What a cluster is given beside its nodes: each capability in a package, found by its name here."""
+
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any, cast
+
+from infra.ground.capability import Capability, Role
+from infra.ground.contract import Contract
+
+NAMES = ("base", "fabric", "wan", "discovery", "drift_watch")
+"""Every capability there is; those that another one needs or uses are before it."""
+
+
+@cache
+def capabilities() -> tuple[Capability[Any], ...]:
+    """All of them, in that order."""
+    return tuple(import_module(f"{__name__}.{name}.capability").CAPABILITY for name in NAMES)
+
+
+def roles() -> dict[str, Role]:
+    """Every role that a capability brings, by its name."""
+    return {role.name: role for handoff in _handoffs() for role in handoff.ROLES}
+
+
+def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
+    """Role → group of the inventory → the role's variables there."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for handoff in _handoffs():
+        if of_handoff := getattr(handoff, "variables", None):
+            found |= cast(dict[str, dict[str, dict[str, Any]]], of_handoff(contract))
+    return found
+
+
+def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """Host → the variables that are its own, of all roles."""
+    found: dict[str, dict[str, Any]] = {}
+    for handoff in _handoffs():
+        if of_handoff := getattr(handoff, "host_variables", None):
+            for host, own in of_handoff(contract).items():
+                found.setdefault(host, {}).update(own)
+    return found
+
+
+@cache
+def _handoffs() -> tuple[ModuleType, ...]:
+    return tuple(import_module(f"{__name__}.{name}.handoff") for name in NAMES)

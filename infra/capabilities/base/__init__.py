@@ -1,0 +1,1 @@
+"""What every node needs before anything else: its name, place, time, users and limits."""

@@ -1,0 +1,72 @@
+"""Who may log in to the nodes, and the language that they speak."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from infra.declaration import ClusterSpec
+from infra.declaration.base import is_line
+from infra.ground.problem import Problem, Severity, nearest, show
+from infra.ground.rules.machines import KEY_TYPES, holds_type
+
+USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
+"""Keys of users may live in a security key as well."""
+
+
+class AuthorizedKeysAreKeys:
+    """A line that sshd passes over lets nobody in, and options before a key could shut the stack out."""
+
+    id: ClassVar[str] = "authorized-keys"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Authorised keys that are not a line `type base64 [comment]`, and those that stand twice."""
+        first: dict[str, str] = {}
+        for number, line in enumerate(spec.authorized_keys):
+            path = f"authorized_keys[{number}]"
+            if found := _complaint(line):
+                yield Problem(path, found[0], allowed="<type> <base64> [comment]", hint=found[1])
+                continue
+            earlier = first.setdefault(line.split()[1], path)
+            if earlier != path:
+                yield Problem(path, f"the same key as {earlier}", hint="take one of them out")
+
+
+class LocaleIsKnown:
+    """`jp_JP.UTF-8` has the right form, and no machine can generate it."""
+
+    id: ClassVar[str] = "locale-known"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Locales whose language and country Python's alias table has not heard of."""
+        import locale
+
+        known = sorted({name.split(".")[0] for name in locale.locale_alias.values() if "_" in name[:4]})
+        for index, region in enumerate(spec.regions):
+            name = region.locale.split(".")[0]
+            if name not in (*known, "C", "POSIX"):
+                same_country = [other for other in known if other[-3:] == name[-3:]]
+                near = nearest(name, same_country or known)
+                suggestion = f"{near}.UTF-8" if near else None
+                message = f"{show(region.locale)} is not a locale known here"
+                yield Problem(f"regions[{index}].locale", message, show(region.locale), suggestion=suggestion)
+
+
+def _complaint(line: str) -> tuple[str, str] | None:
+    """(what is wrong, what to do); the value itself is not repeated, it may be a private key."""
+    words = line.split()
+    if "PRIVATE KEY" in line:
+        return "a private key", "replace that key, it has been shown; the line of its .pub file is meant"
+    if len(line.splitlines()) > 1:
+        return "several lines", "make each key an item of the list"
+    if not is_line(line):
+        return "a character that cannot be seen", "copy the line of the .pub file again"
+    if not words or words[0] not in USER_KEY_TYPES:
+        kinds = ", ".join(USER_KEY_TYPES)
+        return f"not a public key; it starts with {kinds}", "take the line of the .pub file, without options"
+    if len(words) < 2 or not holds_type(words[1], words[0]):
+        return (
+            f"the part after {words[0]} is not such a key (cut off?)",
+            "take the whole line of the .pub file",
+        )
+    return None

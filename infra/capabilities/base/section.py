@@ -1,0 +1,29 @@
+"""What roles are told of a node's place, time and users."""
+
+from typing import ClassVar, Literal
+
+from infra.ground.contract import Part, Section
+
+
+class BaseRegion(Part):
+    """What all nodes of a region share."""
+
+    timezone: str
+    locale: str
+    time_servers: tuple[str, ...]
+    """Hosts that keep the region's time together."""
+
+
+class BaseSection(Section):
+    """The base of every node."""
+
+    capability: ClassVar = "base"
+    version: Literal[1] = 1
+    authorized_keys: tuple[str, ...] = ()
+    """Public keys that may log in beside the stack's own."""
+    regions: dict[str, BaseRegion]
+    shm_gib: dict[str, float]
+    """Pool → size of /dev/shm, where it is declared."""
+
+
+SECTION = BaseSection

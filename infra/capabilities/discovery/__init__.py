@@ -1,0 +1,1 @@
+"""How services are found: servers in every region, joined over the WAN."""

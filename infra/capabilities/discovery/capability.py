@@ -1,0 +1,84 @@
+"""Service discovery: a datacenter for every region, and the services that its nodes offer."""
+
+from collections.abc import Mapping
+
+from infra.capabilities.discovery import servers
+from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
+from infra.capabilities.discovery.section import Datacenter, DiscoverySection, Service
+from infra.declaration import ClusterSpec
+from infra.ground.capability import Capability, MadeSecret, Planned, Report
+from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports
+
+RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
+API_PORTS = Ports(8500, 8503)
+DNS_PORT = 8600
+
+
+class Discovery(Capability[DiscoverySection]):
+    """Where `discovery` is declared."""
+
+    name = "discovery"
+    rules = (ServersCanAgree(), ServersHaveNodes(), DatacentersAreRegions())
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> DiscoverySection | None:
+        """The first control nodes of each region are its servers."""
+        declared = spec.discovery
+        if declared is None:
+            return None
+        datacenters = {}
+        for region in spec.regions:
+            control = [node.name for node in planned.region_nodes(region.name) if node.role == "control"]
+            datacenters[region.name] = Datacenter(
+                name=servers.datacenter(declared, region.name),
+                servers=tuple(control[: servers.server_count(declared, region)]),
+            )
+        return DiscoverySection(
+            kind=declared.kind,
+            primary=servers.primary_region(declared, spec),
+            datacenters=datacenters,
+            services={},
+        )
+
+    def endpoints(self, plan: DiscoverySection, planned: Planned) -> tuple[Endpoint, ...]:
+        """Servers talk to servers and agents, agents gossip, and programs ask their own node's agent."""
+        hosts = tuple(host for region in plan.datacenters.values() for host in region.servers)
+        on = HostSet(hosts=hosts)
+        return (
+            Endpoint("consul-rpc", on, (Ports.one(RPC_PORT),), "scheduler"),
+            Endpoint("consul-gossip", EVERYONE, (Ports.one(GOSSIP_PORT),), "scheduler", ("tcp", "udp")),
+            Endpoint("consul-wan", on, (Ports.one(WAN_GOSSIP_PORT),), "scheduler", ("tcp", "udp"), on),
+            Endpoint("consul-api", EVERYONE, (API_PORTS,), "scheduler"),
+            Endpoint("consul-dns", EVERYONE, (Ports.one(DNS_PORT),), "scheduler", ("tcp", "udp")),
+        )
+
+    def finish(self, plan: DiscoverySection, planned: Planned) -> DiscoverySection:
+        """Its services are the endpoints that have a check, on the pools of which every node has them."""
+        services: dict[str, list[Service]] = {key: [] for key in planned.by_pool()}
+        for endpoint in planned.endpoints:
+            if endpoint.check is None:
+                continue
+            service = Service(name=endpoint.name, port=endpoint.ports[0].first, check=endpoint.check)
+            for key in planned.whole_pools(endpoint.on):
+                services[key].append(service)
+        return plan.model_copy(update={"services": {key: tuple(own) for key, own in services.items()}})
+
+    def secrets(self, plan: DiscoverySection) -> Mapping[str, MadeSecret]:
+        """For gossip, certificates and tokens."""
+        return {"consul-gossip": "random", "consul-ca": "authority", "consul-acl": "random"}
+
+    def report(self, plan: DiscoverySection) -> Report:
+        """Datacenters with their servers, and where rights are granted."""
+        places = (
+            f"datacenter {region.name} on {_span(region.servers[0], region.servers[-1])}"
+            for region in plan.datacenters.values()
+        )
+        text = f"Service discovery by {plan.kind}: {', '.join(places)}; "
+        text += f"rights are granted in {plan.primary}"
+        return Report(text, {"discovery": plan.model_dump(mode="json", exclude={"version", "services"})})
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} … {last}"
+
+
+CAPABILITY = Discovery()

@@ -1,0 +1,38 @@
+"""What roles are told of the service discovery."""
+
+from typing import ClassVar, Literal
+
+from infra.ground.contract import Part, Section
+
+
+class Datacenter(Part):
+    """One region's share."""
+
+    name: str
+    servers: tuple[str, ...]
+    """Hosts, in declared order."""
+
+
+class Service(Part):
+    """What others find: a port, and how it is asked whether it is well."""
+
+    name: str
+    port: int
+    check: str
+
+
+class DiscoverySection(Section):
+    """How services are found."""
+
+    capability: ClassVar = "discovery"
+    version: Literal[1] = 1
+    kind: Literal["consul"]
+    primary: str
+    """The region in which rights are granted for all."""
+    datacenters: dict[str, Datacenter]
+    """By region; one for every region."""
+    services: dict[str, tuple[Service, ...]]
+    """Pool → what each of its nodes offers."""
+
+
+SECTION = DiscoverySection

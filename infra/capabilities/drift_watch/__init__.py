@@ -1,0 +1,1 @@
+"""The watch over drift on the nodes themselves."""

@@ -1,0 +1,1 @@
+"""The network between GPU nodes of a region: topology, cables, switches."""

@@ -1,0 +1,95 @@
+"""The network between GPU nodes: rules, plan, and what hosts are told of it."""
+
+from collections.abc import Mapping
+
+from infra.capabilities.fabric.report import report
+from infra.capabilities.fabric.rules import (
+    FabricHasNodes,
+    FabricHoldsItsNodes,
+    FabricIsNotOversubscribed,
+    FabricLeafHasThePorts,
+    FabricMtuFits,
+    FabricRailsAreNics,
+    FabricRangeIsFree,
+    FabricSidesAgree,
+    FabricSpeedsAgree,
+    LosslessEndsAtTheEdge,
+    NicNamesFit,
+    SwitchBuffersFit,
+    SwitchHasThePorts,
+    SwitchHasTheSpeed,
+    SwitchModelIsKnown,
+)
+from infra.capabilities.fabric.section import FabricRegion, FabricSection, Nic, Roce
+from infra.capabilities.fabric.topology import FabricPlan, plan_fabric
+from infra.declaration import ClusterSpec
+from infra.ground.capability import Capability, Planned, Report
+
+ECN_CAPABLE = 0b10
+"""ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
+Fabrics = dict[str, FabricPlan]
+"""Region → its fabric."""
+
+
+class Fabric(Capability[Fabrics]):
+    """Where a region declares one."""
+
+    name = "fabric"
+    rules = (
+        NicNamesFit(),
+        FabricHasNodes(),
+        FabricSpeedsAgree(),
+        FabricRailsAreNics(),
+        FabricLeafHasThePorts(),
+        FabricHoldsItsNodes(),
+        FabricIsNotOversubscribed(),
+        FabricRangeIsFree(),
+        FabricSidesAgree(),
+        FabricMtuFits(),
+        SwitchModelIsKnown(),
+        SwitchHasTheSpeed(),
+        SwitchHasThePorts(),
+        SwitchBuffersFit(),
+        LosslessEndsAtTheEdge(),
+    )
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> Fabrics | None:
+        """None where no region has nodes on one."""
+        made = (plan_fabric(number, region) for number, region in enumerate(spec.regions))
+        return {fabric.region: fabric for fabric in made if fabric is not None} or None
+
+    def section(self, plan: Fabrics) -> FabricSection:
+        """What hosts have to know."""
+        return FabricSection(
+            regions={name: _region(fabric) for name, fabric in plan.items()},
+            hosts={
+                node: tuple(
+                    Nic(**vars(nic) | {"leaf": fabric.switch_name("leaf", nic.plane, nic.leaf)})
+                    for nic in nics
+                )
+                for fabric in plan.values()
+                for node, nics in fabric.node_nics()
+            },
+        )
+
+    def resources(self, plan: Fabrics) -> Mapping[str, int]:
+        """The switches' files, one resource a region."""
+        return {"hand_off": sum(fabric.fabric.switch is not None for fabric in plan.values())}
+
+    def report(self, plan: Fabrics) -> Report:
+        """In a module of its own."""
+        return report(plan)
+
+
+def _region(plan: FabricPlan) -> FabricRegion:
+    fabric, roce = plan.fabric, plan.fabric.roce
+    return FabricRegion(
+        **fabric.model_dump(include={"kind", "link_gbps", "planes", "rails", "mtu_bytes"}),
+        roce=Roce(tos=roce.dscp << 2 | ECN_CAPABLE, **roce.model_dump()),
+        rail_cidrs=tuple(
+            plan.rail_range(plane, rail) for plane in range(fabric.planes) for rail in range(fabric.rails)
+        ),
+    )
+
+
+CAPABILITY = Fabric()

@@ -1,0 +1,381 @@
+"""A region's fabric: how many switches and cables, which NIC goes to which port, and every address.
+
+A fabric is a folded Clos network of equal switches in one to three tiers, `planes` times side by side.
+In each plane a leaf has `down` ports to nodes and `up` ports to spines. Nodes are numbered over the region's
+pools with NICs, in declared order, and fill the leafs in that order, a group of nodes that share leafs at a
+time.
+
+- `rail_optimized`: a group has a leaf per rail, and NIC i of all its nodes goes to the leaf of rail i.
+- `fat_tree`, `spine_leaf`: a group is one leaf, and all NICs of its nodes go there.
+
+Counts follow the published designs (NVIDIA DGX B200 and B300 reference architectures, Meta's 24k cluster,
+Alibaba HPN): `leafs = rails · ⌈N / down⌉`; per plane or pod the fewest spines, at least ⌈leafs · up / radix⌉,
+over which a leaf's uplinks stripe evenly. Beyond `radix` leafs a plane falls into pods, joined by cores; with
+1:1 throughout that gives as many spines as leafs and half as many cores, and at most radix²/2 endpoints in
+two tiers, radix³/4 in three (Al-Fares et al., SIGCOMM 2008).
+
+Addresses: the lower half of the fabric's range is the hosts', in equal blocks, one for each rail of each
+plane, so that a host needs one route per NIC. In a block, group g owns the g-th of equal subnets: its leaf
+has the first address, node number i of the group the one i + 2 places from the start. The upper half is the
+switches': links between them (/31 each, RFC 3021) from the bottom, loopbacks in its last eighth. More nodes
+in the last pool therefore move no host's address.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network
+
+from infra.declaration import FabricSpec, NodePoolSpec, RegionSpec
+from infra.ground.addresses import LINK_NETWORK, UPLINK_NETWORK, host_name
+
+DEFAULT_RANGES = tuple(
+    network
+    for network in IPv4Network("100.64.0.0/10").subnets(new_prefix=14)
+    if not network.overlaps(LINK_NETWORK) and not network.overlaps(UPLINK_NETWORK)
+)
+"""Ranges of fabrics that declare none, by the region's number; shared address space (RFC 6598)."""
+RESERVED_IN_SUBNET = 3
+"""The network's and the broadcast address, and the leaf's."""
+LOOPBACK_SHARE = 8
+
+
+@dataclass(frozen=True)
+class FabricNic:
+    """One port of a node: its name and address, and the leaf's port (counted from 0) it is cabled to."""
+
+    name: str
+    rail: int
+    plane: int
+    leaf: int
+    """Number of the leaf in its plane."""
+    port: int
+    address: IPv4Address
+    prefix: int
+    gateway: IPv4Address
+    """The leaf's address."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """Leafs of one plane that share spines: `leafs` from number `first_leaf`, `spines` from `first_spine`."""
+
+    first_leaf: int
+    leafs: int
+    first_spine: int
+    spines: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How many switches a fabric of `nodes` nodes has *in one plane*, and how their ports are used.
+
+    Only for `nodes` from 1 to `max_nodes(fabric)`; ValueError otherwise.
+    """
+
+    fabric: FabricSpec
+    nodes: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.nodes <= max_nodes(self.fabric):
+            raise ValueError(f"{self.nodes} nodes: this fabric has 1 to {max_nodes(self.fabric)}")
+
+    @cached_property
+    def groups(self) -> int:
+        """Sets of nodes that share leafs."""
+        return -(-self.nodes // nodes_per_group(self.fabric))
+
+    @cached_property
+    def leafs(self) -> int:
+        """Leafs."""
+        return self.groups * leafs_per_group(self.fabric)
+
+    @cached_property
+    def tiers(self) -> int:
+        """1 when one leaf is all there is, 2 with spines, 3 with cores."""
+        if self.leafs == 1:
+            return 1
+        return 2 if self.leafs <= self.fabric.radix else 3
+
+    @cached_property
+    def leaf_up(self) -> int:
+        """Uplinks of each leaf."""
+        return up_ports(self.fabric) if self.tiers > 1 else 0
+
+    @cached_property
+    def spine_down(self) -> int:
+        """Ports of a spine that may go to leafs."""
+        return spine_down_ports(self.fabric) if self.tiers == 3 else self.fabric.radix
+
+    @cached_property
+    def spine_up(self) -> int:
+        """Ports of each spine that go to cores."""
+        return self.fabric.radix - self.spine_down
+
+    @cached_property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods but the last have as many leafs as a spine has ports down; two tiers are one pod."""
+        pods: list[Pod] = []
+        spine = 0
+        for leaf in range(0, self.leafs, self.spine_down if self.tiers > 1 else self.leafs):
+            leafs = min(self.spine_down, self.leafs - leaf)
+            spines = _fewest_spines(leafs * self.leaf_up, self.leaf_up, self.spine_down)
+            pods.append(Pod(leaf, leafs, spine, spines))
+            spine += spines
+        return tuple(pods)
+
+    @cached_property
+    def spines(self) -> int:
+        """Spines of all pods."""
+        return sum(pod.spines for pod in self.pods)
+
+    @cached_property
+    def cores(self) -> int:
+        """Cores; each port of a spine that goes up ends at one."""
+        return -(-self.spines * self.spine_up // self.fabric.radix)
+
+    @property
+    def full(self) -> int:
+        """Nodes that the leafs have ports for: so many may be added without a new switch."""
+        return min(self.groups * nodes_per_group(self.fabric), max_nodes(self.fabric))
+
+    def next_step(self) -> "Shape | None":
+        """The fabric one group of nodes larger, full; None for the largest one."""
+        if self.full == max_nodes(self.fabric):
+            return None
+        return Shape(self.fabric, min(self.full + nodes_per_group(self.fabric), max_nodes(self.fabric)))
+
+
+def core_of(shape: Shape, spine: int, uplink: int) -> tuple[int, int]:
+    """The core, and its port, to which a spine's uplink goes: to cores in turn, which fills all evenly."""
+    port, core = divmod(spine * shape.spine_up + uplink, shape.cores)
+    return core, port
+
+
+def _fewest_spines(links: int, up: int, down: int) -> int:
+    """The fewest spines of `down` ports that take `links`, `up` of each leaf, spread evenly over them."""
+    if not links:
+        return 0
+    return next(count for count in range(-(-links // down), up + 1) if up % count == 0)
+
+
+def down_ports(fabric: FabricSpec) -> int:
+    """Ports of a leaf to nodes: declared, or as many as the oversubscription leaves to uplinks."""
+    if fabric.leaf_down_ports is not None:
+        return fabric.leaf_down_ports
+    return fabric.radix - _share_up(fabric.radix, fabric.oversubscription)
+
+
+def up_ports(fabric: FabricSpec) -> int:
+    """Ports of a leaf to spines: the fewest that keep the oversubscription."""
+    return max(_ceil(down_ports(fabric) / fabric.oversubscription), 1)
+
+
+def spine_down_ports(fabric: FabricSpec) -> int:
+    """Ports of a spine to leafs where there is a third tier."""
+    return fabric.radix - _share_up(fabric.radix, fabric.core_oversubscription)
+
+
+def _share_up(radix: int, ratio: float) -> int:
+    return max(_ceil(radix / (1 + ratio)), 1)
+
+
+def _ceil(quotient: float) -> int:
+    """Rounded up, where a quotient that is whole but for the last bit of the float stays whole."""
+    return math.ceil(quotient - 1e-9)
+
+
+def leafs_per_group(fabric: FabricSpec) -> int:
+    """Leafs, in one plane, that the nodes of a group share."""
+    return fabric.rails if fabric.kind == "rail_optimized" else 1
+
+
+def nodes_per_group(fabric: FabricSpec) -> int:
+    """Nodes whose NICs the leafs of a group take; 0 when a leaf has not the ports for one node."""
+    nics_per_leaf = fabric.rails // leafs_per_group(fabric)
+    return down_ports(fabric) // nics_per_leaf
+
+
+def max_tiers(fabric: FabricSpec) -> int:
+    """How many tiers the kind may grow to."""
+    return 2 if fabric.kind == "spine_leaf" else 3
+
+
+def max_nodes(fabric: FabricSpec, tiers: int | None = None) -> int:
+    """The largest cluster in so many tiers (by default as many as the kind may have), in nodes.
+
+    A spine reaches `radix` leafs in two tiers; in three it reaches its pod's, and a core `radix` pods.
+    """
+    leafs = fabric.radix
+    if (tiers or max_tiers(fabric)) == 3:
+        leafs *= spine_down_ports(fabric)
+    return leafs // leafs_per_group(fabric) * nodes_per_group(fabric)
+
+
+def max_endpoints(fabric: FabricSpec, tiers: int | None = None) -> int:
+    """The same in node ports, over all planes."""
+    return max_nodes(fabric, tiers) * ports_per_node(fabric)
+
+
+def ports_per_node(fabric: FabricSpec) -> int:
+    """Fabric ports of a node: one for every NIC in every plane."""
+    return fabric.rails * fabric.planes
+
+
+def fabric_pools(region: RegionSpec) -> tuple[NodePoolSpec, ...]:
+    """The pools whose nodes are on the fabric."""
+    return tuple(pool for pool in region.pools if pool.nics > 0)
+
+
+def fabric_nodes(region: RegionSpec) -> int:
+    """How many nodes are on the region's fabric."""
+    return sum(pool.count for pool in fabric_pools(region))
+
+
+def has_switches(region: RegionSpec) -> bool:
+    """Whether the region's switches are Causeway's to configure."""
+    return region.fabric is not None and region.fabric.switch is not None
+
+
+def fabric_range(region_index: int, region: RegionSpec) -> IPv4Network | None:
+    """The declared range, else the default one; None without a fabric, or where the defaults are used up."""
+    if region.fabric is None:
+        return None
+    if region.fabric.cidr is not None:
+        return region.fabric.cidr
+    return DEFAULT_RANGES[region_index] if region_index < len(DEFAULT_RANGES) else None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Switches and cables of a fabric, over all its planes. There are as many endpoints as node–leaf cables.
+
+    All uplinks are cabled, also those of a leaf that has free ports.
+    """
+
+    leafs: int
+    spines: int
+    cores: int
+    node_leaf_cables: int
+    leaf_spine_cables: int
+    spine_core_cables: int
+
+    @classmethod
+    def of(cls, shape: Shape) -> "Counts":
+        """The counts of a shape."""
+        planes = shape.fabric.planes
+        return cls(
+            shape.leafs * planes,
+            shape.spines * planes,
+            shape.cores * planes,
+            shape.nodes * ports_per_node(shape.fabric),
+            shape.leafs * shape.leaf_up * planes,
+            shape.spines * shape.spine_up * planes,
+        )
+
+
+@dataclass(frozen=True)
+class FabricPlan:
+    """A region's fabric as it would be built."""
+
+    region: str
+    shape: Shape
+    cidr: IPv4Network
+    nodes: tuple[tuple[str, tuple[str, ...]], ...]
+    """(name, names of its ports) of each node on the fabric, in order."""
+
+    @property
+    def fabric(self) -> FabricSpec:
+        """What was declared."""
+        return self.shape.fabric
+
+    @property
+    def counts(self) -> "Counts":
+        """Switches and cables."""
+        return Counts.of(self.shape)
+
+    def switch_name(self, tier: str, plane: int, number: int) -> str:
+        """`<region>-leaf-<number>`; with several planes `<region>-p<plane>-leaf-<number>`."""
+        of_plane = f"p{plane}-" if self.fabric.planes > 1 else ""
+        return f"{self.region}-{of_plane}{tier}-{number}"
+
+    def rail_range(self, plane: int, rail: int) -> IPv4Network:
+        """All hosts' addresses on one rail of one plane."""
+        bits = 1 + _bits(ports_per_node(self.fabric))
+        block = plane * self.fabric.rails + rail
+        prefix = self.cidr.prefixlen + bits
+        return IPv4Network((int(self.cidr.network_address) + block * 2 ** (32 - prefix), prefix))
+
+    @cached_property
+    def subnet_prefix(self) -> int:
+        """Prefix length of the subnet that a group has on a rail."""
+        return 32 - _subnet_bits(self.fabric)
+
+    def node_nics(self) -> Iterator[tuple[str, tuple[FabricNic, ...]]]:
+        """The nodes on the fabric, in order, each with its ports."""
+        for number, (name, _) in enumerate(self.nodes):
+            yield name, self.nics(number)
+
+    def nics(self, node: int) -> tuple[FabricNic, ...]:
+        """The ports of fabric node number `node`, NIC by NIC and within a NIC plane by plane."""
+        fabric = self.fabric
+        group, place = divmod(node, nodes_per_group(fabric))
+        names = iter(self.nodes[node][1])
+        return tuple(
+            self._nic(next(names), plane, rail, group, place)
+            for rail in range(fabric.rails)
+            for plane in range(fabric.planes)
+        )
+
+    def _nic(self, name: str, plane: int, rail: int, group: int, place: int) -> FabricNic:
+        by_rail = self.fabric.kind == "rail_optimized"
+        leaf = group * self.fabric.rails + rail if by_rail else group
+        port = place if by_rail else place * self.fabric.rails + rail
+        base = int(self._rail_bases[plane][rail]) + group * 2 ** (32 - self.subnet_prefix)
+        address, gateway = IPv4Address(base + 2 + place), IPv4Address(base + 1)
+        return FabricNic(name, rail, plane, leaf, port, address, self.subnet_prefix, gateway)
+
+    @cached_property
+    def _rail_bases(self) -> list[list[IPv4Address]]:
+        planes, rails = range(self.fabric.planes), range(self.fabric.rails)
+        return [[self.rail_range(plane, rail).network_address for rail in rails] for plane in planes]
+
+
+def longest_prefix(shape: Shape) -> int:
+    """Prefix length of the smallest range that holds the addresses of hosts and switches."""
+    counts = Counts.of(shape)
+    hosts = _bits(shape.groups) + _subnet_bits(shape.fabric) + _bits(ports_per_node(shape.fabric))
+    links = 2 * (counts.leaf_spine_cables + counts.spine_core_cables)
+    switches = counts.leafs + counts.spines + counts.cores
+    room = max(-(-links * LOOPBACK_SHARE // (LOOPBACK_SHARE - 1)), switches * LOOPBACK_SHARE)
+    return 31 - max(hosts, _bits(room))
+
+
+def _subnet_bits(fabric: FabricSpec) -> int:
+    return _bits(nodes_per_group(fabric) + RESERVED_IN_SUBNET)
+
+
+def _bits(number: int) -> int:
+    """Bits that count to `number`: the power of two that holds it."""
+    return (number - 1).bit_length()
+
+
+def default_nic_names(fabric: FabricSpec) -> tuple[str, ...]:
+    """`rail0`, `rail1` …; with several planes `rail0p0`, `rail0p1`, `rail1p0` …"""
+    if fabric.planes == 1:
+        return tuple(f"rail{rail}" for rail in range(fabric.rails))
+    return tuple(f"rail{rail}p{plane}" for rail in range(fabric.rails) for plane in range(fabric.planes))
+
+
+def plan_fabric(region_index: int, region: RegionSpec) -> FabricPlan | None:
+    """The fabric of a region that has passed the checks; None where it has none, or no node on it."""
+    fabric, cidr = region.fabric, fabric_range(region_index, region)
+    if fabric is None or cidr is None or not fabric_nodes(region):
+        return None
+    nodes = tuple(
+        (host_name(region, pool, number), pool.nic_names or default_nic_names(fabric))
+        for pool in fabric_pools(region)
+        for number in range(pool.count)
+    )
+    return FabricPlan(region.name, Shape(fabric, len(nodes)), cidr, nodes)

@@ -1,0 +1,1 @@
+"""Links between regions: TCP over them, routes, what they really carry."""

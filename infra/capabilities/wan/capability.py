@@ -1,0 +1,102 @@
+"""Links between regions: rules, plan, and the classes into which gateways put traffic."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from infra.capabilities.wan.plan import WanPlan, plan_wan
+from infra.capabilities.wan.report import report
+from infra.capabilities.wan.rules.gateways import (
+    BackupsStandIn,
+    BackupsTakeOver,
+    EndsAreHandedOver,
+    GatewaysKnowTheirLinks,
+    GatewaysShareAnAddress,
+    TunnelsEndInGateways,
+)
+from infra.capabilities.wan.rules.links import (
+    ClassesFitTheLink,
+    FlowsFillTheLink,
+    LinkEndsExist,
+    LinksDoNotCompete,
+    LossIsLow,
+    MtuCarriesIpv6,
+    MtuFitsThePath,
+    OneFlowIsCarried,
+    RatesArePossible,
+    RegionsAreOneCluster,
+    RegionsAreReached,
+)
+from infra.capabilities.wan.section import WanSection
+from infra.declaration import ClusterSpec
+from infra.ground.capability import Capability, Planned, Report
+from infra.ground.endpoint import Endpoint, HostSet, Ports, TrafficClass
+
+BGP_PORT = 179
+CLASSED: tuple[TrafficClass, ...] = ("management", "scheduler", "scavenger")
+"""What is in none of them is served as replication."""
+
+
+class Wan(Capability[WanPlan]):
+    """Every cluster has it."""
+
+    name = "wan"
+    uses = ("fabric",)
+    rules = (
+        LinkEndsExist(),
+        RegionsAreReached(),
+        RegionsAreOneCluster(),
+        LinksDoNotCompete(),
+        MtuFitsThePath(),
+        MtuCarriesIpv6(),
+        RatesArePossible(),
+        LossIsLow(),
+        FlowsFillTheLink(),
+        OneFlowIsCarried(),
+        ClassesFitTheLink(),
+        BackupsStandIn(),
+        BackupsTakeOver(),
+        TunnelsEndInGateways(),
+        GatewaysShareAnAddress(),
+        EndsAreHandedOver(),
+        GatewaysKnowTheirLinks(),
+    )
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> WanPlan:
+        """Every cluster has one, also where no link leads out of its only region."""
+        return plan_wan(spec, planned)
+
+    def section(self, plan: WanPlan) -> WanSection:
+        """Links, routes, gateways and ports."""
+        return plan.section
+
+    def resources(self, plan: WanPlan) -> Mapping[str, int]:
+        """They grow with links."""
+        return {"wan_links": plan.resources}
+
+    def report(self, plan: WanPlan) -> Report:
+        """In a module of its own."""
+        return report(plan)
+
+    def endpoints(self, plan: WanPlan, planned: Planned) -> tuple[Endpoint, ...]:
+        """Gateways tell each other the way; BFD and ICMP they know without a port of ours."""
+        gateways = HostSet(hosts=tuple(node.name for node in planned.nodes if node.role == "gateway"))
+        return (Endpoint("bgp", gateways, (Ports.one(BGP_PORT),), "management", sources=gateways),)
+
+    def finish(self, plan: WanPlan, planned: Planned) -> WanPlan:
+        """Gateways class whatever listens on the management network by what its owner says."""
+        ports = {
+            name: sorted(
+                {
+                    ports
+                    for endpoint in planned.endpoints
+                    if endpoint.traffic == name and endpoint.network == "management"
+                    for ports in endpoint.ports
+                }
+            )
+            for name in CLASSED
+        }
+        told = {name: tuple(map(str, found)) for name, found in ports.items()}
+        return replace(plan, section=plan.section.model_copy(update={"ports": told}))
+
+
+CAPABILITY = Wan()

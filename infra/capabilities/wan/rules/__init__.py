@@ -1,0 +1,1 @@
+"""Rules on WAN links, and on the gateways at which they end."""

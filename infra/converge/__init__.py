@@ -1,0 +1,1 @@
+"""Ansible at work: a playbook run against a stack, and how far it is."""

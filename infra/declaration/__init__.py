@@ -1,0 +1,33 @@
+"""What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
+
+from infra.declaration.cluster import ClusterSpec
+from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
+from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
+from infra.declaration.link import LinkEndSpec, TrafficClasses, WanLinkSpec
+from infra.declaration.region import (
+    ExistingHost,
+    ExistingProvider,
+    LocalProvider,
+    NodeKind,
+    NodePoolSpec,
+    RegionSpec,
+)
+
+__all__ = [
+    "ClusterSpec",
+    "ConsulDiscovery",
+    "DiscoverySpec",
+    "ExistingHost",
+    "ExistingProvider",
+    "FabricSpec",
+    "LinkEndSpec",
+    "LocalProvider",
+    "NodeKind",
+    "NodePoolSpec",
+    "RegionSpec",
+    "RoceSpec",
+    "SwitchAsic",
+    "SwitchSpec",
+    "TrafficClasses",
+    "WanLinkSpec",
+]

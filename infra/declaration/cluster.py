@@ -1,0 +1,34 @@
+"""The whole declaration: `causeway:cluster` of a stack."""
+
+from infra.declaration.base import KeyLine, Spec
+from infra.declaration.discovery import DiscoverySpec
+from infra.declaration.link import WanLinkSpec
+from infra.declaration.region import RegionSpec
+
+
+class ClusterSpec(Spec):
+    """Regions and the links between them."""
+
+    name: str
+    """A DNS label."""
+    regions: tuple[RegionSpec, ...]
+    """The sites."""
+    wan_links: tuple[WanLinkSpec, ...] = ()
+    """The links between regions; packets have no other path."""
+    authorized_keys: tuple[KeyLine, ...] = ()
+    """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
+    discovery: DiscoverySpec | None = None
+    """How services are found; unset means that none is."""
+    waves: tuple[tuple[str, ...], ...] = ()
+    """Names of regions in the order in which they are configured: a list of lists, the canary first.
+
+    Left out, every region is a wave of its own, in declared order.
+    """
+
+    def region(self, name: str) -> RegionSpec:
+        """The region of that name; KeyError when it is not declared."""
+        return {region.name: region for region in self.regions}[name]
+
+    def rollout(self) -> tuple[tuple[str, ...], ...]:
+        """The waves as declared, or one region after the other."""
+        return self.waves or tuple((region.name,) for region in self.regions)

@@ -1,0 +1,155 @@
+"""Regions, their node pools, and where their nodes come from."""
+
+from ipaddress import IPv4Address
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from infra.declaration.base import (
+    Address,
+    Cidr,
+    FilePath,
+    Float,
+    Int,
+    KeyLine,
+    Locale,
+    ModelName,
+    Spec,
+    Timezone,
+    UserName,
+)
+from infra.declaration.fabric import FabricSpec
+
+PoolRole = Literal["control", "gpu", "storage", "gateway"]
+NodeKind = Literal["container", "vm"]
+
+
+class ProviderTraits:
+    """What a provider is, for everybody who would otherwise ask for its kind."""
+
+    makes_nodes: ClassVar[bool]
+    """It makes and deletes the nodes, at planned addresses; else they are declared, and outlive the stack."""
+    makes_links: ClassVar[bool]
+    """It makes the WAN links between its regions, which are the only ways between them."""
+    owns_router: ClassVar[bool]
+    """It makes the region's router, which has the first address of the region's range."""
+    simulates_gpus: ClassVar[bool]
+    """Its GPUs are declared, and there is none."""
+    for_trials: ClassVar[bool]
+    """Nobody works on its nodes: a check may alter one for a moment."""
+
+
+class LocalProvider(ProviderTraits, Spec):
+    """Nodes on this machine: podman containers that run systemd and sshd, or virtual machines."""
+
+    makes_nodes: ClassVar[bool] = True
+    makes_links: ClassVar[bool] = True
+    owns_router: ClassVar[bool] = True
+    simulates_gpus: ClassVar[bool] = True
+    for_trials: ClassVar[bool] = True
+    ssh_user: ClassVar[str] = "root"
+    ssh_key_file: ClassVar[None] = None
+    kind: Literal["local"] = "local"
+    """Nodes are made on this machine."""
+    node_kind: NodeKind = "container"
+    """`vm` gives each node a kernel of its own (QEMU; KVM where it works), for more time and memory."""
+    vm_memory_mib: Int = Field(default=1024, ge=512)
+    """Memory of each virtual machine."""
+
+
+class ExistingProvider(ProviderTraits, Spec):
+    """Machines you already have, reached by SSH: configured, never created and never deleted."""
+
+    makes_nodes: ClassVar[bool] = False
+    makes_links: ClassVar[bool] = False
+    owns_router: ClassVar[bool] = False
+    simulates_gpus: ClassVar[bool] = False
+    for_trials: ClassVar[bool] = False
+    kind: Literal["existing"]
+    """Nodes are machines you have."""
+    ssh_user: UserName = "root"
+    """A user who is root or may run sudo without a password."""
+    ssh_key_file: FilePath | None = None
+    """Path of the private key on the controller; unset means the stack's own generated key."""
+    gateway_address: Address | None = None
+    """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
+
+
+Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind")]
+
+
+class ExistingHost(Spec):
+    """One machine of an `existing` pool."""
+
+    address: Address
+    """Its address, inside the region's range."""
+    ssh_port: Int = Field(default=22, ge=1, le=65535)
+    """Port of its SSH server."""
+    host_key: KeyLine
+    """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
+
+
+class NodePoolSpec(Spec):
+    """Nodes of one kind that are made, changed and removed together."""
+
+    name: str
+    """A DNS label of its own within the region; hosts are called `<region>-<pool>-<number>`."""
+    role: PoolRole
+    """What the nodes are for: decides which roles configure them."""
+    node_kind: NodeKind | None = None
+    """Containers or virtual machines, on `local` only; unset means what the region's provider says."""
+    count: Int
+    """Number of nodes. Changing it moves no address of another pool."""
+    gpus: Int = 0
+    """GPUs per node. On `local` nodes they are declared but simulated."""
+    gpu_model: ModelName | None = None
+    """Model and form factor, such as `h100-sxm`; needed where there are GPUs."""
+    nics: Int = 0
+    """Fabric NICs per node, not counting the management interface."""
+    nic_gbps: Int | None = None
+    """Port speed of each fabric NIC; needed where there are NICs."""
+    nic_names: tuple[str, ...] = ()
+    """Interface names of the fabric ports, NIC by NIC and within a NIC plane by plane.
+
+    Unset means `rail0`, `rail1` …; with several planes `rail0p0`, `rail0p1`, `rail1p0` …
+    """
+    shm_gib: Float | None = Field(default=None, gt=0)
+    """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
+    hosts: tuple[ExistingHost, ...] = ()
+    """The machines, for the provider `existing` only; as many as `count`."""
+
+
+class RegionSpec(Spec):
+    """One site: its nodes share a failure domain, a time zone and an address range."""
+
+    name: str
+    """A DNS label of its own."""
+    provider: Provider = LocalProvider()
+    """Where the nodes come from."""
+    timezone: Timezone = "Etc/UTC"
+    """A name of the tz database, such as `Asia/Tokyo`."""
+    locale: Locale = "C.UTF-8"
+    """The nodes' language and country, such as `ja_JP.UTF-8`."""
+    cidr: Cidr
+    """The region's own IPv4 network. Every pool gets a sixteenth of it, the region itself the first."""
+    mtu_bytes: Int = Field(default=1500, ge=576, le=9216)
+    """MTU of the region's management network; a WAN link's MTU cannot be larger."""
+    fabric: FabricSpec | None = None
+    """The network between the region's fabric NICs."""
+    pools: tuple[NodePoolSpec, ...]
+    """The nodes; a new pool at the end moves no address."""
+
+    def shared_gateway_address(self) -> IPv4Address | None:
+        """The address that the region's gateways share, where there are several; one of them holds it.
+
+        None where it is not declared among machines you have: there the first addresses are often routers'.
+        """
+        if isinstance(self.provider, ExistingProvider):
+            return self.provider.gateway_address
+        return self.cidr.network_address + 2
+
+    def node_kind(self, pool: NodePoolSpec) -> NodeKind | None:
+        """What a pool's nodes are; None for machines that exist already."""
+        if isinstance(self.provider, ExistingProvider):
+            return None
+        return pool.node_kind or self.provider.node_kind

@@ -1,0 +1,48 @@
+"""Files of the controller: written whole or not at all; hashes over them and over values."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from infra import ROOT
+
+NOT_HASHED = {"molecule", "__pycache__", "causeway.yml"}
+"""Files and folders that change nothing on a node; the last one is written by `up` itself."""
+
+
+def tree_hash(*paths: str) -> str:
+    """One hash over the files below these paths of the checkout, but for `NOT_HASHED`."""
+    digest = hashlib.sha256()
+    for start in paths:
+        top = ROOT / start
+        files = [top] if top.is_file() else sorted(p for p in top.rglob("*") if p.is_file())
+        for file in files:
+            relative = file.relative_to(ROOT)
+            if not NOT_HASHED & set(relative.parts):
+                digest.update(f"{relative}\0".encode() + file.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def value_hash(value: Any) -> str:
+    """One hash over a JSON value."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file whole or not at all, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def write_private(path: Path, text: str) -> None:
+    """The same for what at no moment anybody else may read: the file is 0600, a folder made for it 0700."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    part.replace(path)

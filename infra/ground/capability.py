@@ -1,0 +1,111 @@
+"""What a capability is: the questions that checks, planning, inventory and Pulumi ask each of them.
+
+A capability is a package below `infra/capabilities/`:
+
+    capability.py   CAPABILITY, an object of a class below
+    section.py      SECTION, its model in the contract, where it has one (infra/ground/contract.py)
+    handoff.py      ROLES; variables(contract) → role → group → variables, and host_variables(contract)
+                    → host → variables, where its roles need some (infra/capabilities/__init__.py)
+    resources.py    its resources of Pulumi's, where it has some
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from infra.declaration import ClusterSpec
+from infra.ground.contract import Contract, Section
+from infra.ground.endpoint import Egress, Endpoint, HostSet
+from infra.ground.nodes import Nodes
+from infra.ground.rule import Rule
+
+P = TypeVar("P")
+S = TypeVar("S", bound=Section)
+MadeSecret = Literal["random", "authority", "wireguard"]
+"""What Causeway can make; see `infra.ground.secrets`."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role of Ansible's that the capability brings, and the hosts that take it."""
+
+    name: str
+    hosts: Callable[[Contract], HostSet]
+
+
+@dataclass(frozen=True)
+class RegionReport:
+    """A capability in one region's part of `causeway plan`; `data` joins what else is said of the region."""
+
+    text: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A capability in `causeway plan`, for people and for programs. A text ends without a line break."""
+
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Joins the plan's JSON at its top."""
+    regions: Mapping[str, RegionReport] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned(Nodes):
+    """What is planned already when a capability plans: all nodes, and what it needs or uses."""
+
+    sections: Mapping[str, Section] = field(default_factory=dict)
+    """Capability → what it has planned."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Of all capabilities; empty before `finish`."""
+
+    def section(self, model: type[S]) -> S | None:
+        """What another capability has planned; None where it is not declared."""
+        found = self.sections.get(model.capability)
+        return found if isinstance(found, model) else None
+
+
+class Capability(Generic[P]):
+    """P is what it plans: its section of the contract, or more. Everything but the name may stay as it is."""
+
+    name: ClassVar[str]
+    """Also the name of its package."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Capabilities that have to be declared where this one is; their sections are planned before."""
+    uses: ClassVar[tuple[str, ...]] = ()
+    """Capabilities whose sections are planned before, and are read where they are declared."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """On the declaration."""
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> P | None:
+        """What it comes to; None where it is not declared. Called once all rules hold."""
+        return None
+
+    def section(self, plan: P) -> Section | None:
+        """What the inventory, roles and checks read of it: nothing is in a contract for its own sake."""
+        return plan if isinstance(plan, Section) else None
+
+    def endpoints(self, plan: P, planned: Planned) -> tuple[Endpoint, ...]:
+        """What listens on hosts for it."""
+        return ()
+
+    def egress(self, plan: P) -> tuple[Egress, ...]:
+        """What its hosts ask of others."""
+        return ()
+
+    def finish(self, plan: P, planned: Planned) -> P:
+        """The plan once the endpoints of all capabilities are known."""
+        return plan
+
+    def secrets(self, plan: P) -> Mapping[str, MadeSecret]:
+        """Name → kind of the secrets that all regions share; each is a resource."""
+        return {}
+
+    def resources(self, plan: P) -> Mapping[str, int]:
+        """How many other resources it makes, by what they are for."""
+        return {}
+
+    def report(self, plan: P) -> Report | None:
+        """What `causeway plan` says of it."""
+        return None

@@ -1,0 +1,76 @@
+"""What listens on hosts, and what hosts ask of others: declared once, by the capability that owns it.
+
+Whoever opens ports, classes traffic, finds services or scrapes them reads these, and keeps no list.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+TrafficClass = Literal["management", "scheduler", "replication", "scavenger"]
+"""As `wan_links[].classes` has them."""
+Protocol = Literal["tcp", "udp", "vrrp", "esp", "icmp"]
+Network = Literal["management", "fabric"]
+
+
+@dataclass(frozen=True)
+class HostSet:
+    """Hosts by what they share, so that thousands take no list of names; in it is who is in any part."""
+
+    everyone: bool = False
+    regions: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    """Keys of the contract's pools."""
+    hosts: tuple[str, ...] = ()
+
+    def has_pool(self, region: str, key: str) -> bool:
+        """Whether a pool is in it as a whole, by itself or by its region."""
+        return self.everyone or region in self.regions or key in self.pools
+
+
+EVERYONE = HostSet(everyone=True)
+NOBODY = HostSet()
+
+
+@dataclass(frozen=True, order=True)
+class Ports:
+    """A range of ports, both ends included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+    @classmethod
+    def one(cls, port: int) -> "Ports":
+        """A range of one."""
+        return cls(port, port)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Something that listens. `name` is unique together with `on`."""
+
+    name: str
+    on: HostSet
+    ports: tuple[Ports, ...]
+    traffic: TrafficClass
+    """How gateways class it; no default, for whoever opens a port knows."""
+    protocols: tuple[Protocol, ...] = ("tcp",)
+    sources: HostSet = EVERYONE
+    """Who may ask it."""
+    network: Network = "management"
+    check: str | None = None
+    """Kind of the check by which the service discovery asks it; without one it is not registered."""
+
+
+@dataclass(frozen=True)
+class Egress:
+    """What hosts ask of somebody outside of the cluster."""
+
+    name: str
+    on: HostSet
+    to: tuple[str, ...]
+    """Addresses, networks or host names."""
+    ports: tuple[Ports, ...]
+    protocols: tuple[Protocol, ...] = ("tcp",)

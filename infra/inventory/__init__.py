@@ -1,0 +1,1 @@
+"""The contract as Ansible's inventory: groups, and the variables of roles."""

@@ -1,0 +1,337 @@
+"""Runs the verification of tests/verify against an inventory, and says what came of it.
+
+    python -m infra.verify.verification --inventory DIR [--limit PATTERN] [--experiments] [--json]
+
+The same tests verify container nodes under molecule and real nodes over SSH.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from infra import ROOT
+from infra.errors import CausewayError, ExitCode
+from infra.files import write_file
+from infra.ground.ssh import CONNECT_TIMEOUT_S, config_text
+from infra.verify.expectations import Expectation, Expectations, parse
+from infra.verify.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
+
+INVENTORY_LIMIT_S = 1800
+"""Of 12,500 hosts on a slow machine; 150 s of CPU time were seen."""
+HOST_TIMEOUT_S = 300
+"""Longest a process may take per host it looks at."""
+END_LIMIT_S = 60
+"""For a process that is told to look at nothing, and may be collecting still."""
+CONNECTIONS_AT_ONCE = 32
+Progress = Callable[[str], None]
+
+
+def verify(
+    inventory: str | Path,
+    limit: str | None = None,
+    *,
+    on_progress: Progress = lambda _: None,
+    report_file: Path | None = None,
+    experiments: bool | None = None,
+) -> VerificationResult:
+    """Verify the hosts of an inventory (a folder or file) that match `limit`, Ansible's host pattern.
+
+    Checks that alter a node for a moment run on nodes for trials; `experiments` says otherwise.
+
+    Writes the result as JSON to `report_file`; without one to the stack's folder, where the inventory names a
+    stack. CausewayError when the inventory cannot be read. Hosts that do not answer are checks of their own.
+    """
+    expectations = _read_expectations(inventory, limit)
+    if experiments is not None:
+        expectations = expectations.with_experiments(experiments)
+    with Checking(expectations) as checking:
+        result = checking.look(on_progress=on_progress)
+    write_result(result, expectations, report_file, whole=limit is None)
+    return result
+
+
+def write_result(
+    result: VerificationResult, expectations: Expectations, file: Path | None = None, *, whole: bool
+) -> None:
+    """Write a result to a file, or to the stack's folder; one of a part of a stack leaves the rest there."""
+    stacks = {host.stack for host in expectations.hosts if host.stack}
+    if file is None and len(stacks) == 1:
+        stack = stacks.pop()
+        file = kept_file(stack)
+        result = result if whole else result.over(read_result(stack))
+    if file:
+        write_file(file, result.dump())
+
+
+def verify_when_told(commands: Iterator[str]) -> VerificationResult | None:
+    """Be ready to look, then look when told: a repair starts this while its roles still run.
+
+    The first command are expectations, as `Expectations.dump` has them; the second is `[host, …]`, those of
+    them to look at. Without a second there is no result.
+    """
+    if not (expected := next(commands, "")):
+        return None
+    expectations = parse(expected)
+    with Checking(expectations) as checking:
+        if not (told := next(commands, "")):
+            return None
+        result = checking.look(json.loads(told))
+    write_result(result, expectations, whole=False)
+    return result
+
+
+def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations:
+    """What is expected of the hosts that match a limit, by Ansible's own reading of the inventory."""
+    command = [
+        sys.executable,
+        "-m",
+        "infra.verify.expectations",
+        "--inventory",
+        str(Path(inventory).absolute()),
+    ]
+    environment = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")} | os.environ | {"PYTHONPATH": str(ROOT)}
+    try:
+        done = subprocess.run(
+            [*command, *(["--limit", limit] if limit else [])],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=INVENTORY_LIMIT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise CausewayError(
+            f"the inventory {inventory} was not read within {INVENTORY_LIMIT_S} s",
+            hint=f"ansible-inventory -i {inventory} --list does the same",
+        ) from None
+    if done.returncode:
+        cause = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        raise CausewayError(
+            f"the inventory {inventory} cannot be read: {cause}",
+            hint=f"ansible-inventory -i {inventory} --list shows more",
+        )
+    return parse(done.stdout)
+
+
+class Checking:
+    """Everything that looking at hosts needs, before it is wanted: connections, and processes that wait."""
+
+    def __init__(self, expectations: Expectations) -> None:
+        self.expectations = expectations
+        self._folder = tempfile.TemporaryDirectory(prefix="causeway-verify-")
+        self._ssh_config = Path(self._folder.name) / "ssh_config"
+        self._processes: list[CheckProcess] = []
+        self._problems: dict[str, str | None] = {}
+        """Host → why it does not answer, or None."""
+
+    def __enter__(self) -> "Checking":
+        """Open a connection to every host, while pytest starts and collects."""
+        folder, hosts = Path(self._folder.name), self.expectations.hosts
+        reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
+        self._ssh_config.write_text(config_text(reached, folder / "%C"))
+        (folder / "expectations.json").write_text(self.expectations.dump())
+        parts = _parts([host for host in hosts if host.features])
+        self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]
+        with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
+            problems = pool.map(lambda host: _connect(host, self._ssh_config), hosts)
+            self._problems = dict(zip((host.host for host in hosts), problems, strict=True))
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End the processes that wait still, close the connections."""
+        for process in self._processes:
+            process.end()
+        for host in self.expectations.hosts:
+            if host.connection == "ssh" and self._problems.get(host.host, "") is None:
+                with suppress(subprocess.TimeoutExpired):  # it ends by itself after ControlPersist
+                    _ssh(self._ssh_config, "-O", "exit", host.host)
+        self._folder.cleanup()
+
+    def look(
+        self, hosts: Collection[str] | None = None, on_progress: Progress = lambda _: None
+    ) -> VerificationResult:
+        """Run the checks on some hosts, or on all; once."""
+        wanted = [host for host in self.expectations.hosts if hosts is None or host.host in hosts]
+        problems = {host.host: self._problems[host.host] for host in wanted}
+        checks = [
+            Check(name, "", "", Verdict.UNREACHABLE, problem)
+            for name, problem in problems.items()
+            if problem is not None
+        ]
+        answering = [host.host for host in wanted if problems[host.host] is None and host.features]
+        on_progress(f"verification: {len(answering)} of {len(wanted)} hosts answer")
+        done = 0
+        with ThreadPoolExecutor(max(len(self._processes), 1)) as pool:
+            for number, found in pool.map(lambda process: process.look(answering), self._processes):
+                checks += found
+                done += number
+                on_progress(f"verification: {done} of {len(answering)} hosts looked at")
+        order = {host.host: number for number, host in enumerate(wanted)}
+        found = tuple(sorted(checks, key=lambda check: order[check.host]))
+        return VerificationResult(found, datetime.now(UTC))
+
+
+def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["ssh", "-F", str(config), *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=6 * CONNECT_TIMEOUT_S,
+    )
+
+
+def _connect(host: Expectation, ssh_config: Path) -> str | None:
+    """Open the connection that the checks will share; what is wrong when the host does not answer."""
+    try:
+        if host.connection == "ssh":
+            done = _ssh(ssh_config, host.host, "true")
+        else:
+            command = ["podman", "exec", host.address, "true"]
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", check=False, timeout=60
+            )
+    except subprocess.TimeoutExpired as error:
+        return f"no answer within {error.timeout:g} s"
+    if done.returncode == 0:
+        return None
+    return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+
+
+def _parts(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
+    """The hosts, divided so that a few processes a core work side by side, however their roles differ."""
+    workers = min(2 * (os.cpu_count() or 1), len(hosts))
+    for start in range(workers):
+        yield hosts[start::workers]
+
+
+class CheckProcess:
+    """One pytest process over some hosts, each with its roles' checks: it collects, then waits to be told."""
+
+    def __init__(self, hosts: Sequence[Expectation], folder: Path, number: int) -> None:
+        self.hosts = hosts
+        self._results = folder / f"results-{number}.jsonl"
+        command = [sys.executable, "-m", "pytest", "--quiet", "--tb=short", "-p", "no:cacheprovider"]
+        command += [
+            f"--hosts={','.join(host.hostspec for host in hosts)}",
+            f"--ssh-config={folder / 'ssh_config'}",
+        ]
+        features = dict.fromkeys(feature for host in hosts for feature in host.features)
+        command += [str(ROOT / "tests" / "verify" / feature) for feature in features]
+        told, tell = os.pipe()
+        environment = {
+            "PYTHONPATH": str(ROOT),
+            "CAUSEWAY_EXPECTATIONS": str(folder / "expectations.json"),
+            "CAUSEWAY_RESULTS": str(self._results),
+            "CAUSEWAY_TOLD": str(told),
+        }
+        self._process = subprocess.Popen(  # deadline: in `_run` and `end`
+            command,
+            cwd=ROOT,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=(told,),
+        )
+        os.close(told)
+        self._tell = os.fdopen(tell, "w")
+
+    def look(self, names: Collection[str]) -> tuple[int, list[Check]]:
+        """Run the checks on those of its hosts that are named: how many these are, and the checks."""
+        hosts = [host for host in self.hosts if host.host in names]
+        limit_s = HOST_TIMEOUT_S * len(hosts)
+        problem = f"no answer within {limit_s} s"
+        if hosts:
+            try:
+                problem = "pytest ran no check: " + self._run(hosts, limit_s)[-500:]
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        checks = list(_read_checks(self._results))
+        missing = [
+            Check(host.host, feature, "", Verdict.FAILED, problem)
+            for host in hosts
+            for feature in host.features
+            if not any(check.host == host.host and check.role == feature for check in checks)
+        ]
+        return len(hosts), checks + missing
+
+    def _run(self, hosts: Sequence[Expectation], limit_s: float) -> str:
+        with suppress(BrokenPipeError):  # it may have ended already: what it said tells why
+            print(json.dumps([host.host for host in hosts]), file=self._tell, flush=True)
+        return self._process.communicate(timeout=limit_s)[0].strip()
+
+    def end(self) -> None:
+        """Let the process go: one that was told nothing runs no check."""
+        with suppress(BrokenPipeError):
+            self._tell.close()
+        try:
+            self._process.communicate(timeout=END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.communicate()  # deadline: it was killed
+
+
+def _read_checks(results: Path) -> Iterator[Check]:
+    """The checks of which pytest has written the whole line: it may have been killed in one."""
+    for line in results.read_text().splitlines() if results.exists() else ():
+        with suppress(ValueError):
+            yield Check.of(json.loads(line))
+
+
+def main() -> int:
+    """Verify, print the report, exit 0 or 1; 2 for an inventory that cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m infra.verify.verification")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
+    source.add_argument("--stand-by", action="store_true", help="what a repair starts; see verify_when_told")
+    parser.add_argument("--limit", help="host pattern, as for ansible-playbook --limit")
+    parser.add_argument(
+        "--experiments",
+        action=argparse.BooleanOptionalAction,
+        help="run checks that alter a node for a moment (default: on nodes that nobody works on)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the checks as JSON")
+    parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
+    arguments = parser.parse_args()
+    try:
+        result = verify_when_told(sys.stdin) if arguments.stand_by else _verify(arguments)
+    except CausewayError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    if result is None:
+        return ExitCode.OK
+    print(result.dump() if arguments.json else result.report())
+    return ExitCode.FAILED if result.failed else ExitCode.OK
+
+
+def _verify(arguments: argparse.Namespace) -> VerificationResult:
+    progress = _say if sys.stderr.isatty() else lambda _: None
+    return verify(
+        arguments.inventory,
+        arguments.limit,
+        on_progress=progress,
+        report_file=arguments.report,
+        experiments=arguments.experiments,
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
