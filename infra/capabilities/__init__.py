@@ -2,6 +2,7 @@
 
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, cast
 
@@ -40,6 +41,13 @@ def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
             for host, own in of_handoff(contract).items():
                 found.setdefault(host, {}).update(own)
     return found
+
+
+@cache
+def resources() -> tuple[ModuleType, ...]:
+    """The modules `resources` of those that have one: `build(stack, spec, plan, opts)`."""
+    found = (f"{__name__}.{name}.resources" for name in NAMES)
+    return tuple(import_module(name) for name in found if find_spec(name))
 
 
 @cache

@@ -5,9 +5,7 @@ from typing import Any
 
 import pulumi
 
-from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
-from infra.capabilities.fabric.resources import SwitchFiles
-from infra.capabilities.fabric.topology import has_switches
+from infra import capabilities
 from infra.components.cluster import Cluster
 from infra.components.inventory_files import InventoryFiles
 from infra.components.region import Region
@@ -48,10 +46,8 @@ class Inventory(pulumi.ComponentResource):
             {"contract": contract, "host_keys": host_keys, "identities": identities},
             pulumi.ResourceOptions(parent=self, depends_on=[*regions, *links]),
         )
-        fabrics = cluster.plan.of(FABRIC) or {}
-        for number, region in enumerate(cluster.spec.regions):
-            if region.name in fabrics and has_switches(region):
-                SwitchFiles(cluster.stack, number, region, pulumi.ResourceOptions(parent=self))
+        for module in capabilities.resources():
+            module.build(cluster.stack, cluster.spec, cluster.plan, pulumi.ResourceOptions(parent=self))
         self.contract = files.contract
         self.files = files
         secrets = [*cluster.secrets, *(secret for link in links for secret in link.secrets)]

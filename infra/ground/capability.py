@@ -6,7 +6,7 @@ A capability is a package below `infra/capabilities/`:
     section.py      SECTION, its model in the contract, where it has one (infra/ground/contract.py)
     handoff.py      ROLES; variables(contract) → role → group → variables, and host_variables(contract)
                     → host → variables, where its roles need some (infra/capabilities/__init__.py)
-    resources.py    its resources of Pulumi's, where it has some
+    resources.py    build(stack, spec, plan, opts): its resources of Pulumi's, where it has some
 """
 
 from collections.abc import Callable, Mapping

@@ -43,7 +43,7 @@ def make_plan(spec: ClusterSpec) -> Plan:
         for index, pool in enumerate(region.pools)
         for node in _pool_nodes(region, index, pool)
     )
-    plans, endpoints = _plans(spec, nodes)
+    plans, sections, endpoints = _plans(spec, nodes)
     declared = [one for one in capabilities() if one.name in plans]
     secrets = {one.name: one.secrets(plans[one.name]) for one in declared}
     resources = Counter(_resource_counts(spec))
@@ -53,32 +53,37 @@ def make_plan(spec: ClusterSpec) -> Plan:
     return Plan(
         nodes=nodes,
         plans=plans,
-        sections=_sections(plans),
+        sections=sections,
         endpoints=endpoints,
         secrets={name: kind for own in secrets.values() for name, kind in own.items()},
         resources=dict(resources),
     )
 
 
-def _plans(spec: ClusterSpec, nodes: tuple[PlannedNode, ...]) -> tuple[dict[str, Any], tuple[Endpoint, ...]]:
-    """What every capability that is declared comes to, and what listens for all of them."""
+def _plans(
+    spec: ClusterSpec, nodes: tuple[PlannedNode, ...]
+) -> tuple[dict[str, Any], dict[str, Section], tuple[Endpoint, ...]]:
+    """What every capability that is declared comes to, its section, and what listens for all of them."""
     plans: dict[str, Any] = {}
     sections: dict[str, Section] = {}
     for one in capabilities():
-        plan = one.plan(spec, Planned(nodes, sections))
-        if plan is not None:
-            plans[one.name] = plan
-            sections |= _sections({one.name: plan})
+        _keep(one, one.plan(spec, Planned(nodes, sections)), plans, sections)
     declared = [one for one in capabilities() if one.name in plans]
     planned = Planned(nodes, sections)
     endpoints = tuple(found for one in declared for found in one.endpoints(plans[one.name], planned))
-    planned = Planned(nodes, sections, endpoints)
-    return {one.name: one.finish(plans[one.name], planned) for one in declared}, endpoints
+    planned = Planned(nodes, dict(sections), endpoints)
+    for one in declared:
+        _keep(one, one.finish(plans[one.name], planned), plans, sections)
+    return plans, sections, endpoints
 
 
-def _sections(plans: dict[str, Any]) -> dict[str, Section]:
-    found = {one.name: one.section(plans[one.name]) for one in capabilities() if one.name in plans}
-    return {name: section for name, section in found.items() if section is not None}
+def _keep(one: Capability[Any], plan: Any, plans: dict[str, Any], sections: dict[str, Section]) -> None:
+    """Take down a plan that is new, and its section: of a large fabric that takes a second."""
+    if plan is None or plan is plans.get(one.name):
+        return
+    plans[one.name] = plan
+    if section := one.section(plan):
+        sections[one.name] = section
 
 
 def _pool_nodes(region: RegionSpec, index: int, pool: NodePoolSpec) -> Iterator[PlannedNode]:

@@ -7,10 +7,12 @@ import pulumi
 from pydantic import ValidationError
 
 from infra import ROOT
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.fabric.sonic import switch_files
-from infra.capabilities.fabric.topology import fabric_pools, plan_fabric
-from infra.declaration import RegionSpec
+from infra.capabilities.fabric.topology import fabric_pools, has_switches, plan_fabric
+from infra.declaration import ClusterSpec, RegionSpec
 from infra.files import tree_hash, write_file
+from infra.planning.plan import Plan
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.stack import stack_dir
 
@@ -59,6 +61,14 @@ class SwitchFiles(Managed, module="causeway", name="SwitchFiles"):
     def __init__(self, stack: str, number: int, region: RegionSpec, opts: pulumi.ResourceOptions) -> None:
         inputs = switch_inputs(stack, number, region)
         super().__init__(SwitchFilesLifecycle, f"{region.name}-switches", inputs, opts)
+
+
+def build(stack: str, spec: ClusterSpec, plan: Plan, opts: pulumi.ResourceOptions) -> None:
+    """The switches' files of every region that has some to configure."""
+    fabrics = plan.of(FABRIC) or {}
+    for number, region in enumerate(spec.regions):
+        if region.name in fabrics and has_switches(region):
+            SwitchFiles(stack, number, region, opts)
 
 
 def switch_inputs(stack: str, number: int, region: RegionSpec) -> dict[str, Any]:
