@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from infra.drift import manifest as manifests
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.merge import HostSeal
 from infra.drift.scan import Scanner
-from infra.drift.seal import HostSeal
 from infra.handoff import identities, resources, ssh
 from infra.handoff.contract import Contract
 from infra.handoff.identities import identities_of, load_identities

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.drift.looks import at_least, setting_path
+from infra.drift.kinds.package import at_least
+from infra.drift.kinds.sysctl import setting_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
