@@ -38,7 +38,7 @@ class Difference:
 
     def __str__(self) -> str:
         """In one line: what, and how it differs."""
-        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found)}")
+        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found, self.key)}")
 
 
 @dataclass
@@ -109,11 +109,11 @@ class HostReport:
         )
 
 
-def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any], key: str = "") -> str:
     """How `found` differs from `expected`, in words."""
     if "error" in found:
         return f"cannot be read: {in_words(found['error'])}"
-    return kind_of(kind).explain(expected, found)
+    return kind_of(kind, key).explain(expected, found)
 
 
 def text_diff(key: str, sealed: str, found: str) -> str:

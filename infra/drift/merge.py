@@ -182,7 +182,7 @@ class HostSeal:
         }
         pairs = zip(self.claims, answer["values"], strict=True)
         # What files together mean comes last: it counts as far as the files do.
-        for (role, claim), found in sorted(pairs, key=lambda pair: kind_of(pair[0][1]["kind"]).is_sum):
+        for (role, claim), found in sorted(pairs, key=lambda pair: _is_sum(pair[0][1])):
             if problem := disagreement(claim, found):
                 problems[role].append(problem)
                 self.disputed.add((role, claim["kind"], claim["key"]))
@@ -250,7 +250,7 @@ class HostSeal:
         kept = {what for what in kept if entry.want.get(what) != before.want[what]}
         differs = {what: turn.found.get(what) for what in kept if turn.found.get(what) != before.want[what]}
         if differs:
-            words = explain(entry.kind, before.want, differs)
+            words = explain(entry.kind, before.want, differs, entry.key)
             self.not_repaired.append(f"{entry.kind} {entry.key}: {words}")
         if kept and not same:
             return entry.model_copy(update={"want": before.want, "how": before.how, "text": before.text})
@@ -333,6 +333,10 @@ def _with_tasks_of(old: RoleManifest, entry: Entry) -> Entry:
             tasks = list(dict.fromkeys([*before.tasks, *entry.tasks])) if before.tasks else []
             return entry.model_copy(update={"tasks": tasks})
     return entry
+
+
+def _is_sum(claim: Record) -> bool:
+    return kind_of(claim["kind"], claim["key"]).is_sum
 
 
 def _now() -> str:

@@ -27,14 +27,10 @@ class Obstacles:
     """Files that are gone, whose directory may be gone as well."""
     wrong_type: list[str] = field(default_factory=list)
     """Paths that are a directory instead of a file, and the like."""
-    unmask: list[str] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
     """Package → sealed version, where it is to have this one and no other."""
     updates: dict[str, str] = field(default_factory=dict)
     """Package → sealed version, where a newer one is as good."""
-    holds: dict[str, bool] = field(default_factory=dict)
-    remount: dict[str, str] = field(default_factory=dict)
-    """Mount point → sealed options."""
     sysctls: dict[str, str] = field(default_factory=dict)
     """Setting → sealed value."""
     hostname: str = ""
@@ -47,6 +43,14 @@ class Obstacles:
     """File of authorised keys → keys as the probe shows them: taken out with consent only."""
     restart: list[str] = field(default_factory=list)
     """Units that files were added to."""
+    commands: list[dict[str, Any]] = field(default_factory=list)
+    """What else clears the way, as the kinds have it: `what` it does, in words, and its `argv`."""
+
+    def run(self, what: str, *argv: str) -> None:
+        """Have a command clear the way; once, however many entries ask for it."""
+        command = {"what": what, "argv": list(argv)}
+        if command not in self.commands:
+            self.commands.append(command)
 
 
 @dataclass

@@ -50,6 +50,7 @@ class Wall(Kind):
     def obstacle(self, found, difference, manifest):
         """Who painted it may have locked it."""
         found.thaw.append(difference.key)
+        found.run("unlocked the wall", "unlock", difference.key)
 
 
 KINDS = (Wall("wall", look_at_wall, {"colour": is_text}, modules={"paint": painted}, stands_alone=True),)
@@ -189,6 +190,7 @@ def test_a_kind_is_one_file(tmp_path: Path) -> None:
     assert found["differences"] == [f"wall {wall}: was painted blue over red"]
     assert found["plan"]["roles"] == ["house"]
     assert found["plan"]["obstacles"]["thaw"] == [wall]
+    assert found["plan"]["obstacles"]["commands"] == [{"what": "unlocked the wall", "argv": ["unlock", wall]}]
     assert found["plan"]["settled"] == {"house": ["Paint the ceiling"]}
     copy.converge()
     assert copy.python("driver.py")["differences"] == []

@@ -56,6 +56,6 @@ def known_keys(things: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Kind → keys, of those things (kind and key) of whose kind a look has to know them all."""
     known: dict[str, list[str]] = {}
     for name, key in things:
-        if kind_of(name).knows_others:
+        if kind_of(name, key).knows_others:
             known.setdefault(name, []).append(key)
     return known

@@ -56,7 +56,8 @@ class Mount(Kind):
         """Its options."""
         mounted = difference.expected.get("mounted")
         if mounted and difference.found.get("mounted"):
-            found.remount[difference.key] = str(mounted).rpartition(" ")[2]
+            path, options = difference.key, str(mounted).rpartition(" ")[2]
+            found.run(f"mounted {path} with {options}", "mount", "-o", f"remount,{options}", path)
 
 
 KINDS = (

@@ -137,7 +137,8 @@ class Package(Kind):
             exact = any(exact_version(e.how, e.want) for e in sealed if e.key == difference.key)
             (found.packages if exact else found.updates)[difference.key] = str(version)
         if "hold" in difference.expected:
-            found.holds[difference.key] = bool(difference.expected["hold"])
+            verb = "hold" if difference.expected["hold"] else "unhold"
+            found.run(f"{verb} {difference.key}", "apt-mark", verb, difference.key)
 
 
 def _is_updated(before: Entry, entry: Entry) -> bool:

@@ -117,7 +117,7 @@ class Unit(Kind):
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
         """A mask, added files, a definition to be read again."""
         if difference.found.get("load") == "masked":
-            found.unmask.append(difference.key)
+            found.run(f"unmasked {difference.key}", "systemctl", "unmask", difference.key)
             return
         fragment = difference.found.get("fragment")
         paths = added(difference, "dropins") + [fragment] * bool(fragment)
