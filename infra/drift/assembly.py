@@ -53,7 +53,7 @@ class _Statement:
     @cached_property
     def needs(self) -> set[str]:
         """The names that it needs: none for the class, of which only methods are needed one by one."""
-        self.node = _Bare().visit(self.node)
+        self.node = _bare(self.node)
         return set() if isinstance(self.node, ast.ClassDef) else _needed(self.node)
 
 
@@ -146,28 +146,30 @@ def _needed(node: ast.AST) -> set[str]:
     return needed - own
 
 
-class _Bare(ast.NodeTransformer):
-    """Leaves out docstrings and annotations: a node compiles what it gets at every scan."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        node.returns = None
-        for argument in node.args.args:
-            argument.annotation = None
-        node.body = [s for s in node.body if not _is_docstring(s)] or [ast.Pass()]
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        self.generic_visit(node)
-        node.body = [s for s in node.body if not _is_docstring(s)]
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
-        return ast.copy_location(ast.Assign([node.target], node.value), node) if node.value else None
+def _bare(statement: ast.stmt) -> ast.stmt:
+    """It without docstrings and annotations: a node compiles what it gets at every scan."""
+    for part in ast.walk(statement):
+        for name in ("body", "orelse", "finalbody"):
+            if isinstance(inner := getattr(part, name, None), list):
+                setattr(part, name, [_plain(each) for each in inner if not _says_nothing(each)])
+        if isinstance(part, ast.FunctionDef):
+            part.returns, part.body = None, part.body or [ast.Pass()]
+        elif isinstance(part, ast.arg):
+            part.annotation = None
+    return _plain(statement)
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+def _plain(statement: ast.stmt) -> ast.stmt:
+    if isinstance(statement, ast.AnnAssign) and statement.value:
+        return ast.Assign([statement.target], statement.value, lineno=statement.lineno)
+    return statement
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    """A docstring, or the type of what comes later."""
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, ast.AnnAssign) and not statement.value
 
 
 @cache
