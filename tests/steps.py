@@ -26,10 +26,14 @@ from tests.step_run import LOGS, ROOT, Run, Step
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
 OUTCOMES = Path(os.environ.get("CAUSEWAY_CACHE", "~/.cache/causeway")).expanduser() / "test-outcomes.json"
+KIND_FOLDERS = tuple(str(folder.relative_to(ROOT)) for folder in sorted(ROOT.glob("roles/*/drift")))
 QUICK = (
     Step("ruff-check", ("ruff", "check", ".")),
     Step("ruff-format", ("ruff", "format", "--check", "--diff", ".")),
-    Step("mypy", ("mypy", "--strict", "--explicit-package-bases", "infra", "__main__.py", "tests")),
+    Step(
+        "mypy",
+        ("mypy", "--strict", "--explicit-package-bases", "infra", "__main__.py", "tests", *KIND_FOLDERS),
+    ),
     Step("yamllint", ("yamllint", "--strict", ".")),
     # Without an inventory: the default one asks for a stack that stands.
     Step("ansible-lint", ("env", "ANSIBLE_INVENTORY=/dev/null", "ansible-lint", *LINT_OPTIONS)),

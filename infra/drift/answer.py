@@ -4,9 +4,11 @@ in the probe's place, or it was broken into. What passes here can be compared, s
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from infra.drift.kind import Kind, is_list, is_plain
+from infra.drift.kinds import kind_of
 from infra.drift.looks import TEXT_LIMIT_BYTES
 
 ALLOWANCE_BYTES = 4 << 20
@@ -15,9 +17,6 @@ MOST_BYTES = 64 << 20
 SHOWN_TEXTS_CHARS = 4 * TEXT_LIMIT_BYTES
 """So much text of one node is compared line by line: that holds up the scan of all others."""
 NAME_CHARS = 128
-VERSION_CHARS = 256
-"""Debian's own are below 100; comparing them takes time that grows with the square of their length."""
-DEEPEST = 4
 LAST_SECOND = 253_402_300_799
 """Of the year 9999, the last that a date can say."""
 ASPECT = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -77,10 +76,10 @@ def _require(holds: bool, otherwise: str) -> None:
         raise ValueError(otherwise)
 
 
-def _check(check: Callable[[str, Any], None], entry: list[Any], value: Any) -> None:
+def _check(check: Callable[[Kind, Any], None], entry: list[Any], value: Any) -> None:
     """Check what was found for an entry, by its kind; what is wrong is said of that entry."""
     try:
-        check(entry[0], value)
+        check(kind_of(entry[0], entry[1]), value)
     except ValueError as error:
         raise ValueError(f"{entry[0]} {entry[1]}: {error}") from None
 
@@ -100,43 +99,43 @@ def _differing(entries: list[Any], values: list[Any]) -> None:
             difference["text"] = None
 
 
-def _difference(kind: str, difference: Any) -> None:
+def _difference(kind: Kind, difference: Any) -> None:
     """`{"found": {aspect: value}, "since": seconds, "text": text}`."""
     if not isinstance(difference, dict) or not isinstance(difference.get("found"), dict):
         raise ValueError("nothing was found")
-    _aspects(kind, difference["found"].items())
+    _aspects(kind, difference["found"])
+    kind.check(difference["found"])
     _require(bool(difference["found"]), "nothing differs")
     _require(_is_moment(difference.get("since")), "it changed at a time that is none")
     difference["text"] = _text(difference.get("text"))
 
 
-def _sealed(kind: str, found: Any) -> None:
+def _sealed(kind: Kind, found: Any) -> None:
     """`{aspect: value}`, and underscored what helps to seal and is not compared; or an error."""
     if not isinstance(found, dict):
         raise ValueError("nothing was found")
-    _aspects(kind, [(name, value) for name, value in found.items() if not name.startswith("_")])
+    _aspects(kind, {name: value for name, value in found.items() if not name.startswith("_")})
+    kind.check(found)
     if "error" not in found:
-        missing = [name for name in ALWAYS.get(kind, ()) if name not in found]
+        missing = [name for name in kind.always if name not in found]
         _require(not missing, f"it says nothing of {', '.join(missing)}")
-        _require(all(found.get(name, "") is not None for name in ("keys", "dropins")), "it has no list")
+        _require(all(found.get(name, "") is not None for name in kind.never_none), "it has no list")
     _require(_is_moment(found.get("_since")), "it changed at a time that is none")
     found["_text"] = _text(found.get("_text"))
     for name in ("_sha1", "_type"):
         _require(isinstance(found.get(name), str | None), f"{name} is no text")
     if "_inputs" in found:
-        form = dict if kind == "effective" else list | dict
-        _require(isinstance(found["_inputs"], form) and _is_plain(found["_inputs"]), "_inputs is unknown")
-    _require(_is_list(found.get("_packaged", [])), "_packaged is no list")
+        form = isinstance(found["_inputs"], list | dict)
+        _require(form and is_plain(found["_inputs"]), "_inputs is unknown")
+    _require(is_list(found.get("_packaged", [])), "_packaged is no list")
 
 
-def _aspects(kind: str, found: Iterable[tuple[str, Any]]) -> None:
-    for name, value in found:
+def _aspects(kind: Kind, found: Mapping[str, Any]) -> None:
+    for name, value in found.items():
         _require(bool(ASPECT.fullmatch(name)), "an aspect that has no name")
-        _require(value is None or SHAPES.get(name, _is_plain)(value), f"{name} is of the wrong type")
+        shape = kind.aspects.get(name) or kind.shapes.get(name) or is_plain
+        _require(value is None or shape(value), f"{name} is of the wrong type")
         _require(name != "error" or isinstance(value, str), "an error without a text")
-        if kind == "listing" and name == "names":
-            odd = [part for part in value or () if part in ("", ".", "..") or "/" in part]
-            _require(not odd, "a name in it is none")
 
 
 def _text(value: Any) -> str | None:
@@ -150,57 +149,3 @@ def _is_index(value: Any, length: int) -> bool:
 
 def _is_moment(value: Any) -> bool:
     return value is None or (type(value) in (int, float) and abs(value) <= LAST_SECOND)  # not NaN
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_version(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= VERSION_CHARS
-
-
-def _is_flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1 << 64  # not NaN
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _is_plain(value: Any, depth: int = DEEPEST) -> bool:
-    """Whether it is a JSON value that can be compared, kept and sent again."""
-    if isinstance(value, list | dict):
-        parts = value.values() if isinstance(value, dict) else value
-        return depth > 0 and all(_is_plain(part, depth - 1) for part in parts)
-    return value is None or isinstance(value, str | bool) or _is_number(value)
-
-
-LISTS = ("names", "output", "lines", "dropins", "rules", "groups", "members", "keys")
-SHAPES: Mapping[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(LISTS, _is_list),
-    **dict.fromkeys(
-        ("immutable", "installed", "hold", "reload_needed", "loaded", "up", "exists", "available"), _is_flag
-    ),
-    **dict.fromkeys(("type", "digest", "mode", "owner", "group", "target", "error"), _is_text),
-    **dict.fromkeys(("active", "enabled", "load", "fragment", "live", "kept", "value"), _is_text),
-    **dict.fromkeys(("fstab", "mounted", "qdisc", "route", "uid", "gid", "home", "shell"), _is_text),
-    "password": _is_text,
-    "version": _is_version,
-    "mtu_bytes": _is_number,
-}
-"""Aspect → what its value has to be, where it has one; of another one, any plain value."""
-
-ALWAYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("file", "directory", "link", "absent"), ("type",)),
-    **dict.fromkeys(("user", "group"), ("exists",)),
-    "listing": ("names",),
-    "effective": ("output",),
-    "unit": ("active", "enabled", "load", "dropins"),
-    "authorized_keys": ("keys",),
-}
-"""Kind → what there is always to be said of it, and sealing counts on."""

@@ -9,7 +9,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from infra import ROOT
-from infra.drift.kinds import COMMANDS, MODULES, NEUTRAL
+from infra.drift.claims import COMMANDS, NEUTRAL
+from infra.drift.kinds import MODULES
 
 KEYWORDS = {
     *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),

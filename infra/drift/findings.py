@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any, Literal
 
+from infra.drift.kind import in_words
+from infra.drift.kinds import kind_of
 from infra.errors import one_line
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
@@ -15,16 +17,8 @@ RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
 """Given up: the declaration does not have it any more, and nothing took off what it made."""
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
-SHOWN_CHARS = 200
 DIFF_STEPS = 1_000_000
 """About 0.3 s: meanwhile, the scan of all other nodes waits."""
-NEW_OR_GONE = {
-    **{"listing": "names", "authorized_keys": "keys", "nft": "rules"},
-    **dict.fromkeys(("effective", "check"), "output"),
-}
-"""Kinds whose value is a list: what was added and what is missing says more than both lists."""
-OF_ITS_FILES = "lines"
-"""The aspect of a program's settings that is in its files, whatever it says itself."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class Difference:
 
     def __str__(self) -> str:
         """In one line: what, and how it differs."""
-        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found)}")
+        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found, self.key)}")
 
 
 @dataclass
@@ -115,52 +109,11 @@ class HostReport:
         )
 
 
-def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any], key: str = "") -> str:
     """How `found` differs from `expected`, in words."""
     if "error" in found:
-        return f"cannot be read: {_value(found['error'])}"
-    if "type" in found:
-        return f"is {_type(found['type'])}, expected {_type(expected.get('type'))}"
-    if OF_ITS_FILES in found:
-        said = {aspect: value for aspect, value in found.items() if aspect != OF_ITS_FILES}
-        in_files = f"in its files {_new_or_gone(expected.get(OF_ITS_FILES), found[OF_ITS_FILES])}"
-        return f"{explain(kind, expected, said)}; {in_files}" if said else in_files
-    if kind in NEW_OR_GONE:
-        return _new_or_gone(expected.get(NEW_OR_GONE[kind]), found.get(NEW_OR_GONE[kind]))
-    parts = []
-    for aspect, value in found.items():
-        if aspect in ("digest", "password"):
-            parts.append("its content differs" if aspect == "digest" else "its password was changed")
-        else:
-            parts.append(f"{aspect} is {_value(value)}, expected {_value(expected.get(aspect))}")
-    return "; ".join(parts)
-
-
-def _type(value: Any) -> str:
-    names = {"absent": "absent", "special": "neither file, directory nor link"}
-    return names.get(value, f"a {_value(value)}")
-
-
-def _new_or_gone(expected: Any, found: Any) -> str:
-    if expected is None or found is None:
-        return "is gone" if found is None else "is there, expected absent"
-    old, new = set(expected), set(found)
-    added = [line for line in found if line not in old]
-    missing = [line for line in expected if line not in new]
-    parts = [f"added: {_value(added)}"] if added else []
-    parts += [f"missing: {_value(missing)}"] if missing else []
-    return "; ".join(parts) or "the order changed"
-
-
-def _value(value: Any) -> str:
-    if value is None or value == "":
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        value = ", ".join(str(item) for item in value) or "none"
-    text = str(value)
-    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 1] + "…"
+        return f"cannot be read: {in_words(found['error'])}"
+    return kind_of(kind, key).explain(expected, found)
 
 
 def text_diff(key: str, sealed: str, found: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from infra import ROOT
+from infra.drift.assembly import probe_source
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
@@ -13,15 +14,18 @@ from infra.inventory.roles import role_hosts, role_order
 def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
     """Host → role → hash over the role's files, its variables for the host, and the contract's version.
 
-    A role that reads other hosts' variables depends on every address as well. Variables given on a command
-    line are not part of it.
+    A role that reads other hosts' variables depends on every address as well, one that installs the probe on
+    all kinds. Variables given on a command line are not part of it.
     """
     data = inventory_data(contract, ROOT)
     addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
     shared = [tree_hash(f"inventories/{contract.stack}"), contract.schema_version]
     inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
     for role in role_order():
-        common = [role, tree_hash(f"roles/{role}"), *shared, addresses if _reads_others(role) else ""]
+        common = [role, tree_hash(f"roles/{role}"), *shared]
+        common.append(addresses if _mentions(role, b"hostvars") else "")
+        if _mentions(role, b"causeway_probe"):
+            common.append(probe_source())
         by_pool: dict[str, str] = {}
         for name in role_hosts(contract, role):
             pool = contract.hosts[name].pool
@@ -44,6 +48,6 @@ def _of_role(role: str, variables: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in variables.items() if name.startswith(f"{role}_")}
 
 
-def _reads_others(role: str) -> bool:
+def _mentions(role: str, word: bytes) -> bool:
     files = (ROOT / "roles" / role).rglob("*")
-    return any(b"hostvars" in file.read_bytes() for file in files if file.is_file())
+    return any(word in file.read_bytes() for file in files if file.is_file())

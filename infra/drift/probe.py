@@ -1,7 +1,8 @@
 """Runs on a node: compares it with a manifest, or reads the values to seal, and writes nothing.
 
-With `node.py` and `looks.py` it travels through ssh as one file, its request behind it; the on-node timer
-runs the same as `probe.py MANIFEST`. An entry is `[kind, key, how, want]`; the answer is one line of JSON.
+With `node.py`, `looks.py` and the looks at the kinds in question it travels through ssh as one file, its
+request behind it; the on-node timer has the looks at all kinds, and runs the same as `probe.py MANIFEST`. An
+entry is `[kind, key, how, want]`; the answer is one line of JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import sys
 import time
 
-from infra.drift.looks import KINDS, Look
+from infra.drift.looks import Look
 from infra.drift.node import text_of
 
 TYPE_CHECKING = False
@@ -19,13 +20,18 @@ if TYPE_CHECKING:
     from typing import Any
 
 NODE_LIMIT_S = 60
+LOOKS: dict[str, Callable[[Look, str, dict[str, Any]], dict[str, Any]]] = {}
+"""Kind, or kind and key, → what looks at it. Filled by infra.drift.kinds, on a node by the assembly."""
 
 
 def look(probe: Look, entry: list[Any]) -> dict[str, Any]:
     """What is found for one entry; an error is a finding."""
     kind, key, how, probe.want = entry
+    looks = LOOKS.get(f"{kind} {key}") or LOOKS.get(kind)
+    if looks is None:
+        return {"error": f"this version of Causeway has no kind {readable(kind)}"}
     try:
-        return {aspect: readable(value) for aspect, value in KINDS[kind](probe, key, how).items()}
+        return {aspect: readable(value) for aspect, value in looks(probe, key, how).items()}
     except OSError as error:
         return {"error": readable(error.strerror or str(error))}
     except Exception as error:  # whatever one entry does, the others are looked at
@@ -62,8 +68,6 @@ def difference(probe: Look, entry: list[Any]) -> dict[str, Any] | None:
     if not differs:
         return None
     answer = {"found": differs, "since": found.get("_since")}
-    if entry[0] == "unit" and "active" not in differs:
-        answer["since"] = None  # systemd remembers when the state changed, and nothing else
     if "digest" in differs and "_text" in found:
         answer["text"] = text_or_none(found["_text"])
     return answer
@@ -79,12 +83,12 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def work(request: dict[str, Any], at: Callable[[int], None]) -> dict[str, Any]:
-    """The answer to a request: `mode`, `salt`, `entries`, `key_files`. `at(i)` is told where we are.
+    """The answer to a request: `mode`, `salt`, `entries`, `known`. `at(i)` is told where we are.
 
     Modes: `seal` reads what there is; `scan` compares; `thorough` compares and takes nothing as unchanged.
     """
     entries = request["entries"]
-    probe = Look(request["salt"], request["mode"], entries, request.get("key_files"))
+    probe = Look(request["salt"], request["mode"], entries, request.get("known"))
     answer = {"machine": text_of("/etc/machine-id", "").strip(), "clock": time.time()}
     values: list[Any] = []
     for number, entry in enumerate(entries):
@@ -142,17 +146,14 @@ def entries_of(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def request_of(
-    manifest: dict[str, Any], pairs: list[tuple[str, dict[str, Any]]], mode: str = "scan"
+    manifest: dict[str, Any],
+    pairs: list[tuple[str, dict[str, Any]]],
+    mode: str = "scan",
+    known: dict[str, list[str]] | None = None,
 ) -> dict[str, Any]:
-    """The scan of these entries, as the probe takes it."""
+    """The scan of these entries, as the probe takes it. `known`: kind → other keys that its look needs."""
     entries = [[e["kind"], e["key"], e.get("how") or {}, e["want"]] for _role, e in pairs]
-    return {"mode": mode, "salt": manifest["salt"], "entries": entries, "key_files": key_files(manifest)}
-
-
-def key_files(manifest: dict[str, Any]) -> list[str]:
-    """The files of authorised keys that are entries of their own, of whichever role that was not given up."""
-    parts = [part for part in manifest["roles"].values() if part.get("declared", True)]
-    return [e["key"] for part in parts for e in part["entries"] if e["kind"] == "authorized_keys"]
+    return {"mode": mode, "salt": manifest["salt"], "entries": entries, "known": known or {}}
 
 
 def main(path: str) -> int:
@@ -170,5 +171,5 @@ def main(path: str) -> int:
     return 3 if any(drift.values()) or "hangs" in answer else 0
 
 
-if __name__ == "__main__" and sys.argv[1:]:
-    os._exit(main(sys.argv[1]))  # without waiting for a look that hangs
+if __name__ == "__main__":
+    os._exit(main(*sys.argv[1:]))  # without waiting for a look that hangs

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infra.drift.claims import COMMANDS, NEUTRAL, claims_of
 from infra.drift.compared import compared, untouched
-from infra.drift.kinds import COMMANDS, NEUTRAL, Claim, Task, Uncovered, claims_of
+from infra.drift.kind import Claim, Task, Uncovered
+from infra.drift.kinds import kind_of
 
 INTERNAL = "_ansible_"
 SETTLED_TASKS = "causeway_settled_tasks"
@@ -72,22 +74,24 @@ def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) 
 
     `stated`: the task's `causeway_governs` says it, not its module.
     """
-    at = (claim.kind, claim.key)
-    if claim.kind in ("file", "directory", "link", "absent"):
-        _replace_other_kinds(record, claim)
+    at, kind = (claim.kind, claim.key), kind_of(claim.kind, claim.key)
+    for other in kind.one_of - {
+        claim.kind
+    }:  # what a file was before it was taken away does not hold any more
+        record.claims.pop((other, claim.key), None)
     before = record.claims.get(at)
     aspects = claim.aspects
     how = dict(claim.how)
-    for part in ("own", "taken"):  # several tasks, or a loop, may each put keys into one file
+    for part in kind.gathered:  # several tasks, or a loop, may each put keys into one file
         if before and part in how:
             how[part] = [*before["how"][part], *how[part]]
     if before and before["aspects"] is None:
         aspects = None  # a task that only sets the mode does not take the content out again
-        how = before["how"] | {key: value for key, value in how.items() if key != "content"}
+        how = before["how"] | {key: value for key, value in how.items() if key not in kind.in_part}
     elif before and aspects is not None:
         aspects = tuple(dict.fromkeys([*before["aspects"], *aspects]))
     elif aspects is None:
-        how.pop("content", None)
+        how = {key: value for key, value in how.items() if key not in kind.in_part}
     left = untouched(task, claim) if task.changed else None
     if before and before["changed"]:
         left = set(before["untouched"]) if left is None else left & set(before["untouched"])
@@ -105,12 +109,6 @@ def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) 
         "changed": task.changed or bool(before and before["changed"]),
         "handler": task.handler and (before is None or before["handler"]),
     }
-
-
-def _replace_other_kinds(record: RoleRecord, claim: Claim) -> None:
-    """A path is one thing at the end: what a file was before it was taken away does not hold any more."""
-    for kind in {"file", "directory", "link", "absent"} - {claim.kind}:
-        record.claims.pop((kind, claim.key), None)
 
 
 def plain_arguments(fields: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:

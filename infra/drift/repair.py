@@ -3,27 +3,16 @@
 playbooks/repair.yml carries it out; its tasks call this as the action `causeway_drift_plan`.
 """
 
-import posixpath
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
-from infra.drift.kinds import OWNERSHIP, UNIT_FOLDERS
-from infra.drift.looks import exact_version
+from infra.drift.findings import MANIFEST_ROLE, HostReport, RoleReport
+from infra.drift.kinds import kind_of
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
 from infra.drift.trip import login_fingerprint
 from infra.errors import why
-
-STANDS_ALONE = frozenset(
-    {
-        *("file", "directory", "link", "absent", "listing", "effective", "sysctl", "sysfs", "unit"),
-        *("authorized_keys", "hostname", "locale"),
-    }
-)
-"""Kinds that a task brings back without a change to what other tasks made: a package's installation writes
-files and starts units, an interface that goes down takes its routes with it."""
 
 
 @dataclass
@@ -38,14 +27,10 @@ class Obstacles:
     """Files that are gone, whose directory may be gone as well."""
     wrong_type: list[str] = field(default_factory=list)
     """Paths that are a directory instead of a file, and the like."""
-    unmask: list[str] = field(default_factory=list)
     packages: dict[str, str] = field(default_factory=dict)
     """Package → sealed version, where it is to have this one and no other."""
     updates: dict[str, str] = field(default_factory=dict)
     """Package → sealed version, where a newer one is as good."""
-    holds: dict[str, bool] = field(default_factory=dict)
-    remount: dict[str, str] = field(default_factory=dict)
-    """Mount point → sealed options."""
     sysctls: dict[str, str] = field(default_factory=dict)
     """Setting → sealed value."""
     hostname: str = ""
@@ -58,6 +43,14 @@ class Obstacles:
     """File of authorised keys → keys as the probe shows them: taken out with consent only."""
     restart: list[str] = field(default_factory=list)
     """Units that files were added to."""
+    commands: list[dict[str, Any]] = field(default_factory=list)
+    """What else clears the way, as the kinds have it: `what` it does, in words, and its `argv`."""
+
+    def run(self, what: str, *argv: str) -> None:
+        """Have a command clear the way; once, however many entries ask for it."""
+        command = {"what": what, "argv": list(argv)}
+        if command not in self.commands:
+            self.commands.append(command)
 
 
 @dataclass
@@ -79,7 +72,7 @@ def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
     """
     differing = {(difference.kind, difference.key) for difference in report.differences}
     entries = [entry for entry in part.entries if (entry.kind, entry.key) in differing]
-    if report.state != "drift" or not {kind for kind, _key in differing} <= STANDS_ALONE:
+    if report.state != "drift" or not all(kind_of(*thing).stands_alone for thing in differing):
         return []
     known = all(entry.tasks for entry in part.entries if not entry.handler)
     if not known or any(entry.handler for entry in entries):
@@ -94,8 +87,8 @@ def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
     lines += map(report.unsettled, report.unsealed_roles)
     plan = HostPlan(report.drifted_roles, lines)
     for difference in report.differences:
-        if difference.role != MANIFEST_ROLE and (find := OBSTACLES.get(difference.kind)):
-            find(plan.obstacles, difference, manifest)
+        if difference.role != MANIFEST_ROLE:
+            kind_of(difference.kind, difference.key).obstacle(plan.obstacles, difference, manifest)
     if MANIFEST_ROLE not in report.roles:
         plan.settled = {
             role: settled_tasks(report.roles[role], part)
@@ -105,80 +98,6 @@ def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
     return plan
 
 
-def _path(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    if difference.found.get("immutable"):
-        found.thaw.append(difference.key)
-    owned = {aspect: str(difference.expected[aspect]) for aspect in OWNERSHIP if aspect in difference.found}
-    if owned and "type" not in difference.found:
-        found.ownership[difference.key] = owned
-    kind, expected = difference.found.get("type"), difference.expected.get("type")
-    if kind == "absent":
-        found.parents.append(difference.key)
-    elif kind and expected != "absent":
-        found.wrong_type.append(difference.key)
-
-
-def _listing(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    names = _more(difference, "names")
-    found.added += [posixpath.join(difference.key, name) for name in names]
-
-
-def _effective(found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-    entries = [entry for part in manifest.roles.values() for entry in part.entries]
-    for entry in entries:
-        if (entry.kind, entry.key) != (difference.kind, difference.key):
-            continue
-        starts = tuple(str(start) for start in entry.how.get("inputs", ()))
-        own = [e.key for e in entries if e.kind == "file" and e.key.startswith(starts)]
-        known = list(entry.how.get("sealed", ()))
-        if not any(same["inputs"] == list(starts) for same in found.added_to):
-            found.added_to.append({"inputs": list(starts), "known": sorted({*known, *own}), "own": own})
-
-
-def _unit(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    if difference.found.get("load") == "masked":
-        found.unmask.append(difference.key)
-        return
-    fragment = difference.found.get("fragment")
-    added = _more(difference, "dropins") + [fragment] * bool(fragment)
-    ours = [str(path) for path in added if str(path).startswith(UNIT_FOLDERS)]
-    found.added += ours
-    if ours or difference.found.get("reload_needed"):
-        found.restart.append(difference.key)
-
-
-def _package(found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-    if version := difference.expected.get("version"):
-        sealed = (e for part in manifest.roles.values() for e in part.entries if e.kind == "package")
-        exact = any(exact_version(e.how, e.want) for e in sealed if e.key == difference.key)
-        (found.packages if exact else found.updates)[difference.key] = str(version)
-    if "hold" in difference.expected:
-        found.holds[difference.key] = bool(difference.expected["hold"])
-
-
-def _mount(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    mounted = difference.expected.get("mounted")
-    if mounted and difference.found.get("mounted"):
-        found.remount[difference.key] = str(mounted).rpartition(" ")[2]
-
-
-def _sysctl(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    if difference.expected.get("live") is not None:
-        found.sysctls[difference.key] = str(difference.expected["live"])
-
-
-def _hostname(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    found.hostname = str(difference.expected.get("kept") or "")
-
-
-def _keys(found: Obstacles, difference: Difference, _manifest: Manifest) -> None:
-    for line in _more(difference, "keys"):
-        path, _, key = (
-            line.partition(": ") if not difference.key.startswith("/") else (difference.key, "", line)
-        )
-        found.added_keys.setdefault(path, []).append(key)
-
-
 def keep_login(found: Obstacles, fingerprint: str) -> None:
     """Leave the key that the repair itself logs in with where it is, also where it was not sealed."""
     kept = {
@@ -186,19 +105,6 @@ def keep_login(found: Obstacles, fingerprint: str) -> None:
         for path, keys in found.added_keys.items()
     }
     found.added_keys = {path: keys for path, keys in kept.items() if keys}
-
-
-def _more(difference: Difference, aspect: str) -> list[str]:
-    expected = set(difference.expected.get(aspect) or ())
-    return [str(item) for item in difference.found.get(aspect) or () if item not in expected]
-
-
-OBSTACLES: Mapping[str, Callable[[Obstacles, Difference, Manifest], None]] = {
-    "file": _path, "directory": _path, "link": _path, "listing": _listing, "effective": _effective,
-    "unit": _unit, "package": _package, "mount": _mount, "sysctl": _sysctl, "authorized_keys": _keys,
-    "hostname": _hostname,
-}  # fmt: skip
-"""Kind → what a role's tasks cannot do about a difference of it."""
 
 
 def plan(

@@ -13,6 +13,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
+from infra.drift.kinds import known_keys
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_text, load_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips, failure_of
@@ -99,7 +100,8 @@ class Scanner:
         self._roles(report, manifest)
         connection = await self.trips.open(report.host)
         async with connection:
-            answer = await self.trips.ask(connection, report.host, request_of(plain, pairs, self.mode))
+            request = request_of(plain, pairs, self.mode, known_to(manifest))
+            answer = await self.trips.ask(connection, report.host, request)
         await self._take(report, manifest, pairs, answer)
 
     def _pairs(
@@ -186,6 +188,12 @@ class Scanner:
             since=moment(found.get("since")),
             diff=text_diff(entry.key, sealed, text) if sealed is not None and text is not None else None,
         )
+
+
+def known_to(manifest: Manifest) -> dict[str, list[str]]:
+    """Kind → keys that its look has to know, of whichever role that was not given up, scanned or not."""
+    parts = (part for part in manifest.roles.values() if part.declared)
+    return known_keys((entry.kind, entry.key) for part in parts for entry in part.entries)
 
 
 def what_it_left(part: RoleManifest) -> str:

@@ -4,12 +4,8 @@ Host keys are checked against the stack's known hosts. Controller CPU is dominat
 quickest algorithms that every OpenSSH since 7.0 offers stand first.
 """
 
-import ast
 import asyncio
-import marshal
 import os
-import shlex
-import zlib
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -20,21 +16,14 @@ import asyncssh
 
 from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
-from infra.drift.looks import KINDS
+from infra.drift.assembly import PROBE_LIMIT_S, PYTHON, script
 from infra.errors import CausewayError, sentence, why
 from infra.ground.contract import Contract, load_contract
 from infra.stack import stack_dir
 
 CONNECT_TIMEOUT_S = 10
-PROBE_LIMIT_S = 20
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
-# Reads the probe and its request from standard input: Python is slow in parsing long literals.
-BOOTSTRAP = (
-    "import os,zlib,marshal;d=os.fdopen(0,'rb').read();n=int.from_bytes(d[:4],'big');"
-    "exec(zlib.decompress(d[4:n+4]));serve(*marshal.loads(zlib.decompress(d[n+4:])))"
-)
-PYTHON = f"python3 -ISBc {shlex.quote(BOOTSTRAP)}"
 ALGORITHMS: Mapping[str, Any] = {
     "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256", "diffie-hellman-group14-sha256"],
     "encryption_algs": ["aes128-gcm@openssh.com", "aes128-ctr", "aes256-ctr"],
@@ -49,85 +38,6 @@ class TripError(Exception):
     def __init__(self, message: str, reached: bool) -> None:
         super().__init__(sentence(message))
         self.reached = reached
-
-
-@cache
-def probe_source(kinds: frozenset[str] | None = None) -> str:
-    """The probe as one file; with `kinds`, as it travels through ssh: to look at these and no others."""
-    folder, names = ROOT / "infra" / "drift", ("node.py", "looks.py", "probe.py")
-    modules = [ast.parse((folder / name).read_text()) for name in names]
-    bodies = [statement for module in modules for statement in module.body if not _is_ours(statement)]
-    whole = _Bare().visit(ast.Module(bodies, []))
-    return ast.unparse(whole if kinds is None else _Reached(whole, kinds).visit(whole))
-
-
-def _is_ours(statement: ast.stmt) -> bool:
-    """Imports that make no sense on a node."""
-    return isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
-        ("infra", "__future__")
-    )
-
-
-class _Bare(ast.NodeTransformer):
-    """Leaves out docstrings and annotations: a node compiles what it gets at every scan."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        node.returns = None
-        for argument in node.args.args:
-            argument.annotation = None
-        node.body = [s for s in node.body if not _is_docstring(s)] or [ast.Pass()]
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        self.generic_visit(node)
-        node.body = [s for s in node.body if not _is_docstring(s)]
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        assert node.value is not None  # noqa: S101 - the probe declares nothing without a value
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
-
-
-class _Reached(ast.NodeTransformer):
-    """Leaves out functions that nothing on the way from `serve` to the looks at these kinds names."""
-
-    def __init__(self, whole: ast.Module, kinds: frozenset[str]) -> None:
-        functions = {node.name: node for node in ast.walk(whole) if isinstance(node, ast.FunctionDef)}
-        self.looks = {kind: KINDS[kind].__name__ for kind in sorted(kinds) if kind in KINDS}
-        self.names, todo = {"__init__"}, {"serve", *self.looks.values()}
-        while todo:
-            self.names |= todo
-            parts = [part for name in todo if name in functions for part in ast.walk(functions[name])]
-            todo = {str(getattr(part, "id", getattr(part, "attr", ""))) for part in parts} - self.names
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        return node if node.name in self.names else None
-
-    def visit_If(self, _node: ast.If) -> None:
-        """Outside of functions: what is for the type checker, and for the call by the timer."""
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        if ast.unparse(node.targets[0]) != "KINDS":
-            return node
-        pairs = ", ".join(f"{kind!r}: Look.{look}" for kind, look in self.looks.items())
-        return ast.parse(f"KINDS = {{{pairs}}}").body[0]
-
-
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-@cache
-def _packed_probe(kinds: frozenset[str]) -> bytes:
-    packed = zlib.compress(probe_source(kinds).encode(), 9)
-    return len(packed).to_bytes(4, "big") + packed
-
-
-def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `PYTHON` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
-    kinds = frozenset(entry[0] for entry in request["entries"])
-    return _packed_probe(kinds) + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
 
 
 class Trips:

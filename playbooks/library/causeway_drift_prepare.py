@@ -22,8 +22,8 @@ DOCUMENTATION = r"""
 module: causeway_drift_prepare
 short_description: Remove the obstacles that keep a role from repairing a node
 description:
-  - Clears immutable bits, unmasks units, moves away what has the wrong type, brings back sealed package
-    versions, holds, mount options and sysctls.
+  - Clears immutable bits, moves away what has the wrong type, brings back sealed package versions and
+    sysctls, and runs the commands that kinds of things name for the rest.
   - Moves away files, and takes out keys, that somebody added beside a role's own, if I(remove_added) says so.
   - Nothing is deleted. What is moved lies under /var/lib/causeway/aside afterwards.
 options:
@@ -98,32 +98,26 @@ class Preparation:
         self.settings()
         self.packages()
         self.added()
+        for command in self.todo.get("commands", ()):
+            self.do(command["what"], lambda argv=command["argv"]: self.command(*argv))
         self.units()
 
     def settings(self) -> None:
-        """Sysctls in force and mount options."""
+        """Sysctls in force, and the name."""
         for key, value in self.todo.get("sysctls", {}).items():
             setting = Path("/proc/sys", setting_path(key))
             self.do(f"set {key} to {value}", lambda s=setting, v=value: s.write_text(v))
         if name := self.todo.get("hostname"):
             self.do(f"/etc/hostname says {name}", lambda: Path("/etc/hostname").write_text(f"{name}\n"))
-        for path, options in self.todo.get("remount", {}).items():
-            self.do(
-                f"mounted {path} with {options}",
-                lambda p=path, o=options: self.command("mount", "-o", f"remount,{o}", p),
-            )
 
     def packages(self) -> None:
-        """Sealed versions, where the archive still has them (the role decides otherwise), and holds."""
+        """Sealed versions, where the archive still has them; the role decides otherwise."""
         for name, version in self.todo.get("packages", {}).items():
             pin = f"{name}={version}"
             self.do(f"installed {pin}", lambda pin=pin: self.command(*INSTALL, "--allow-downgrades", pin))
         for name, version in self.todo.get("updates", {}).items():
             if not self.has(name, version):
                 self.do(f"installed {name}, {version} or newer", lambda n=name, v=version: self.update(n, v))
-        for name, hold in self.todo.get("holds", {}).items():
-            verb = "hold" if hold else "unhold"
-            self.do(f"{verb} {name}", lambda name=name, verb=verb: self.command("apt-mark", verb, name))
 
     def has(self, name: str, version: str) -> bool:
         """Whether a package has this version or a newer one: it may have been updated since the scan."""
@@ -156,9 +150,7 @@ class Preparation:
                 self.left.append(f"{len(keys)} keys in {path}")
 
     def units(self) -> None:
-        """Masks, and definitions that systemd has to read again."""
-        for unit in self.todo.get("unmask", ()):
-            self.do(f"unmasked {unit}", lambda unit=unit: self.command("systemctl", "unmask", unit))
+        """Definitions that systemd has to read again."""
         for unit in self.todo.get("restart", ()):
             self.do(f"restarted {unit}", lambda unit=unit: self.reload(unit))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.drift.repair import STANDS_ALONE
+from infra.drift.kinds import KINDS
 from tests.integration.checkout import Checkout, commit, two_regions
 
 PROVES = ("drift",)
@@ -329,7 +329,7 @@ def test_a_match_block_is_found_by_every_scan_and_a_converge_does_not_bless_it(
         assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
-ALONE = [(node, command) for node, command, _, kind, _ in TABLE if kind in STANDS_ALONE]
+ALONE = [(node, command) for node, command, _, kind, _ in TABLE if KINDS[kind].stands_alone]
 
 
 def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, after: dict[str, Report]) -> None:
@@ -339,7 +339,7 @@ def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, afte
         drift(standing, node, command)
     reports = scan(standing, DRIFTED)
     kinds = {kind for node in (A, B) for role, kind, _ in found(reports[node]) if role == "base"}
-    assert kinds <= STANDS_ALONE
+    assert all(KINDS[kind].stands_alone for kind in kinds)
     text = repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
     assert "base : Write the hosts file" in text
     assert "base : A group" not in text

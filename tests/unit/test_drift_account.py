@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.drift import manifest as manifests
-from infra.drift import seal as seals
+from infra.drift import merge as merges
+from infra.drift.claims import claims_of
 from infra.drift.compared import compared
 from infra.drift.journal import journal_path, keep_changes, note_changes, noted_changes
-from infra.drift.kinds import ASPECTS, Task, claims_of
+from infra.drift.kind import Task
+from infra.drift.kinds import KINDS
 from infra.drift.manifest import Manifest
+from infra.drift.merge import HostSeal
 from infra.drift.record import Recorder, as_json
-from infra.drift.seal import HostSeal
 from tests.unit.test_drift_seal import FOUND, claim, record
 from tests.unit.test_drift_seal import checkout as checkout
 
@@ -36,6 +38,7 @@ REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("mas
 """Aspect → what a task that compares it says, where that is not the aspect's value."""
 OWN_RULE = ("absent", "listing", "effective", "authorized_keys")
 """Kinds of which single names count, not values: tried by tests of their own."""
+ASPECTS = {name: tuple(kind.aspects) for name, kind in KINDS.items() if " " not in name}
 BY_ITSELF = {"unit": {"dropins", "fragment"}, "package": {"hold"}}
 """Kind → aspects that are not a task's only because it changed something there."""
 
@@ -53,7 +56,7 @@ def tampered(draw: st.DrawFn) -> tuple[str, set[str], set[str]]:
 def nothing_is_written() -> Any:
     """Manifests are handed from one seal to the next."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seals, "load_manifest", lambda _stack, _host: None)
+        patch.setattr(merges, "load_manifest", lambda _stack, _host: None)
         yield
 
 
@@ -296,7 +299,7 @@ def test_what_all_nodes_share_counts_as_it_was_sealed_on_the_node_that_changed_i
     other = HostSeal("s", "other", {"base": record({**check, "changed": True})}, {"base": "i2"})
     other.merge({"machine": "m2", "values": [{"output": ["new"]}]})
     manifests.save_manifest("s", other.manifest)
-    monkeypatch.setattr(seals, "load_manifest", manifests.load_manifest)
+    monkeypatch.setattr(merges, "load_manifest", manifests.load_manifest)
     made = again(first.manifest, {"base": record(check)}, "i2", {"output": ["new"]})
     assert (entry_of(made, "base", "check"), made.not_repaired) == ({"output": ["new"]}, [])
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infra.declaration import ClusterSpec
 from infra.drift import findings, report, scan, seal, trip
 from infra.drift import manifest as manifests
+from infra.drift.assembly import PYTHON, script
 from infra.drift.findings import HostReport, text_diff
 from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
@@ -134,7 +135,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def answering(answers: Answer, patch: pytest.MonkeyPatch) -> None:
     async def execute(way: Way, command: str, *_more: Any) -> tuple[bytes, bytes, int | None]:
         await asyncio.sleep(0)
-        return (answers(way.host), b"", None) if command == trip.PYTHON else (b"", b"", 0)
+        return (answers(way.host), b"", None) if command == PYTHON else (b"", b"", 0)
 
     patch.setattr(trip, "execute", execute)
     patch.setattr(seal, "execute", execute)
@@ -309,7 +310,7 @@ def test_a_run_seals_every_other_node_whatever_one_of_them_says(first: bytes, se
             elif part.sealed_at is None:
                 assert said
             plain = manifest.model_dump(mode="json")
-            trip.script(request_of(plain, entries_of(plain)))
+            script(request_of(plain, entries_of(plain)))
             manifest.node_copy()
 
 

@@ -16,8 +16,8 @@ from infra.components.wave import ConfigurationLifecycle
 from infra.converge.runner import RunResult
 from infra.drift import manifest as manifests
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.merge import HostSeal
 from infra.drift.scan import Scanner
-from infra.drift.seal import HostSeal
 from infra.ground import identities, ssh
 from infra.ground.contract import Contract
 from infra.ground.identities import identities_of, load_identities

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.drift.looks import at_least, setting_path
+from infra.drift.kinds.package import at_least
+from infra.drift.kinds.sysctl import setting_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,13 +31,13 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def prepared(
-    module: ModuleType, commands: list[list[str]] | None = None, *, check_mode: bool = False, **obstacles: Any
+    module: ModuleType, ran: list[list[str]] | None = None, *, check_mode: bool = False, **obstacles: Any
 ) -> list[str]:
-    """What was done, in words; `commands` takes what would have been run."""
+    """What was done, in words; `ran` takes what would have been run."""
 
     def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
-        assert commands is not None
-        commands.append(argv)
+        assert ran is not None
+        ran.append(argv)
         return 0, "", ""
 
     parameters = {"obstacles": obstacles, "remove_added": False}
@@ -64,6 +65,15 @@ def test_a_sysctl_gets_its_sealed_value(module: ModuleType, tmp_path: Path, name
     assert prepared(module, sysctls={name: "1"}) == [f"set {name} to 1"]
     assert setting.read_text() == "1"
     assert setting_path(name) == path, "where the probe reads it"
+
+
+def test_a_kinds_own_command_clears_the_way_and_is_only_said_in_check_mode(module: ModuleType) -> None:
+    commands: list[list[str]] = []
+    unmask = {"what": "unmasked x.service", "argv": ["systemctl", "unmask", "x.service"]}
+    assert prepared(module, commands, check_mode=True, commands=[unmask]) == ["unmasked x.service"]
+    assert commands == []
+    assert prepared(module, commands, commands=[unmask]) == ["unmasked x.service"]
+    assert commands == [["systemctl", "unmask", "x.service"]]
 
 
 def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:

@@ -15,9 +15,15 @@ from hypothesis import strategies as st
 
 from infra.drift import probe
 from infra.drift.answer import read_answer
-from infra.drift.looks import KINDS, LARGE_BYTES, Look, at_least, shown_key
+from infra.drift.assembly import PYTHON, probe_source, script
+from infra.drift.kinds.group import look_at_group
+from infra.drift.kinds.package import at_least
+from infra.drift.kinds.path import LARGE_BYTES
+from infra.drift.looks import Look, shown_key
+from infra.drift.manifest import Entry, Manifest, RoleManifest
 from infra.drift.node import answer, question
-from infra.drift.trip import PYTHON, probe_source, script
+from infra.drift.scan import known_to
+from roles.base.drift.authorized_keys import look_at_authorized_keys
 
 SALT = "5a17"
 
@@ -222,8 +228,8 @@ def test_the_kernels_values_and_this_machines_accounts() -> None:
 def test_who_is_in_a_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Look, "table", lambda *_: [["gpu", "x", "4242", "night,day"], ["day", "x", "1", ""]])
     look = Look(SALT, "scan", [])
-    assert look.group("gpu", {}) == {"exists": True, "gid": "4242", "members": ["day", "night"]}
-    assert look.group("day", {})["members"] == []
+    assert look_at_group(look, "gpu", {}) == {"exists": True, "gid": "4242", "members": ["day", "night"]}
+    assert look_at_group(look, "day", {})["members"] == []
 
 
 def test_a_sysctl_is_compared_in_force_and_on_disk(tmp_path: Path) -> None:
@@ -237,7 +243,7 @@ def test_a_sysctl_is_compared_in_force_and_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_look_that_hangs_for_good_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "module", lambda *_: time.sleep(600))
+    monkeypatch.setitem(probe.LOOKS, "module", lambda *_: time.sleep(600))
     entries = [["hostname", "", {}, {}], ["module", "x", {}, {}], ["hostname", "", {}, {}]]
     started = time.monotonic()
     answer = probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 0.5)
@@ -475,7 +481,7 @@ class Packaged:
         ucf = f"{md5 if by_ucf else '0' * 32}  {self.file}\n"
         self.file.write_text(text)
         self.patch.setattr(Look, "dpkg", lambda _: status.encode())
-        self.patch.setattr("infra.drift.looks.UCF", str(self.file.with_name("ucf")))
+        self.patch.setattr("infra.drift.kinds.effective.UCF", str(self.file.with_name("ucf")))
         self.file.with_name("ucf").write_text(ucf)
 
     def seal(self) -> None:
@@ -572,9 +578,10 @@ def ops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     how = {"inputs": [str(tmp_path / "sshd_config")], "include": ["include"]}
 
     def keys(want: list[str] | None = None, *key_files: Path) -> list[str]:
-        look = Look(SALT, "scan", [["authorized_keys", "ops", how, {}]], [str(path) for path in key_files])
+        known = {"authorized_keys": [str(path) for path in key_files]}
+        look = Look(SALT, "scan", [["authorized_keys", "ops", how, {}]], known)
         look.want = {} if want is None else {"keys": want}
-        found: list[str] = look.authorized_keys("ops", how)["keys"]
+        found: list[str] = look_at_authorized_keys(look, "ops", how)["keys"]
         return [line.replace(f"{tmp_path}/", "") for line in found]
 
     return keys
@@ -616,10 +623,15 @@ def test_of_an_account_only_what_is_added_differs_and_files_with_an_entry_of_the
 
 
 def test_a_scan_of_one_role_knows_of_the_keys_that_another_role_governs() -> None:
-    def part(*keys: str, **changes: Any) -> dict[str, Any]:
-        entries = [{"kind": "authorized_keys", "key": key, "how": {}, "want": {}} for key in keys]
-        return {"entries": entries, **changes}
+    def part(*keys: str, declared: bool = True) -> RoleManifest:
+        entries = [
+            Entry(kind=kind, key=key, task="", want={})
+            for key in keys
+            for kind in ("authorized_keys", "file")
+        ]
+        return RoleManifest(entries=entries, declared=declared)
 
     roles = {"base": part("root"), "more": part("/root/k"), "gone": part("/root/g", declared=False)}
-    request = probe.request_of({"salt": SALT, "roles": roles}, [("base", roles["base"]["entries"][0])])
-    assert request["key_files"] == ["root", "/root/k"], "what a role left that was given up is nobody's"
+    known = known_to(Manifest(host="node", roles=roles))
+    assert known == {"authorized_keys": ["root", "/root/k"]}, "what a role left that was given up is nobody's"
+    assert probe.request_of({"salt": SALT}, [], known=known)["known"] == known

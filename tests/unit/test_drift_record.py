@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from infra.drift.coverage import role_coverage
-from infra.drift.kinds import ASPECTS, Task
-from infra.drift.looks import KINDS
+from infra.drift.kind import Task
 from infra.drift.record import Recorder, RoleRecord, plain_arguments
 from infra.inventory.roles import role_order
 
@@ -203,10 +202,6 @@ def test_in_a_loop_the_module_knows_the_arguments() -> None:
     fields = {"args": {"name": "wg-quick@{{ item }}.service", "state": "started"}}
     result = {"invocation": {"module_args": {"name": "wg-quick@wg-sea.service", "state": "started"}}}
     assert plain_arguments(fields, result)["name"] == "wg-quick@wg-sea.service"
-
-
-def test_every_kind_that_can_be_recorded_can_be_probed() -> None:
-    assert set(ASPECTS) == set(KINDS)
 
 
 @pytest.mark.parametrize("role", role_order())

@@ -70,7 +70,8 @@ def test_a_programs_other_settings_name_where_to_look() -> None:
 def test_a_mask_is_taken_off_and_no_file_is_blamed_for_it() -> None:
     found = {"load": "masked", "fragment": "/etc/systemd/system/x.service"}
     plan = plan_for("unit", "x.service", {"load": "loaded", "fragment": "/usr/lib/x.service"}, found)
-    assert (plan.obstacles.unmask, plan.obstacles.added) == (["x.service"], [])
+    unmask = {"what": "unmasked x.service", "argv": ["systemctl", "unmask", "x.service"]}
+    assert (plan.obstacles.commands, plan.obstacles.added) == ([unmask], [])
 
 
 def test_a_foreign_drop_in_is_moved_away_and_the_unit_started_again() -> None:
@@ -81,14 +82,16 @@ def test_a_foreign_drop_in_is_moved_away_and_the_unit_started_again() -> None:
 
 def test_the_sealed_version_and_hold_come_back() -> None:
     plan = plan_for("package", "p", {"version": "2", "hold": True}, {"version": "1", "hold": False})
-    assert (plan.obstacles.packages, plan.obstacles.holds) == ({"p": "2"}, {"p": True})
+    hold = {"what": "hold p", "argv": ["apt-mark", "hold", "p"]}
+    assert (plan.obstacles.packages, plan.obstacles.commands) == ({"p": "2"}, [hold])
 
 
 def test_a_file_system_gets_its_options_back_unless_it_is_not_mounted() -> None:
     sealed = {"mounted": "tmpfs tmpfs nosuid,rw"}
     remounted = plan_for("mount", "/m", sealed, {"mounted": "tmpfs tmpfs rw"})
     gone = plan_for("mount", "/m", sealed, {"mounted": None})
-    assert (remounted.obstacles.remount, gone.obstacles.remount) == ({"/m": "nosuid,rw"}, {})
+    (remount,) = remounted.obstacles.commands
+    assert (remount["argv"], gone.obstacles.commands) == (["mount", "-o", "remount,nosuid,rw", "/m"], [])
 
 
 def test_the_nodes_own_manifest_is_written_by_a_converge_of_all_roles() -> None:

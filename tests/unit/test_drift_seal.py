@@ -7,7 +7,8 @@ import pytest
 
 from infra.drift import manifest as manifests
 from infra.drift.manifest import Manifest, load_manifest, manifest_path, not_sealed, save_manifest
-from infra.drift.seal import HostSeal, mark_unsealed
+from infra.drift.merge import HostSeal
+from infra.drift.seal import mark_unsealed
 from infra.drift.trip import TripError
 from infra.errors import CausewayError
 
@@ -277,12 +278,14 @@ def test_a_strangers_key_in_another_file_of_the_account_is_never_blessed_and_non
 def test_keys_that_were_known_stay_known_when_no_task_has_their_file_any_more() -> None:
     file = claim("authorized_keys", KEYS, how={"own": ["a"], "taken": []})
     made = HostSeal("s", "node", {"base": record(ROOTS, file)}, {"base": "i1"})
-    assert made.request()["key_files"] == []
+    assert made.request()["known"] == {}
     seal({"base": record(ROOTS, file)}, {"keys": []}, {"keys": ["a", "stack"]})
     again = HostSeal("s", "node", {"base": record(ROOTS, whole=False)}, {"base": "i2"})
-    assert KEYS in again.request()["key_files"], "the file is still an entry of its own"
+    assert again.request()["known"] == {"authorized_keys": ["root", KEYS]}, (
+        "the file is still an entry of its own"
+    )
     again = HostSeal("s", "node", {"base": record(ROOTS)}, {"base": "i2"})
-    assert again.request()["key_files"] == []
+    assert again.request()["known"] == {}
     made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: a", f"{KEYS}: stack"]}, inputs="i2")
     assert wants() == {("authorized_keys", "root"): {"keys": [f"{KEYS}: stack"]}}
     assert made.not_repaired == [f"{KEYS}: a in root"], "it was taken out of the declaration"

@@ -13,11 +13,13 @@ from infra.drift import repair
 from infra.drift.answer import read_answer
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.drift.journal import journal_path, note_changes, noted_changes
-from infra.drift.kinds import Task
-from infra.drift.looks import Look, shown_key
+from infra.drift.kind import Task
+from infra.drift.kinds.effective import files_below
+from infra.drift.looks import shown_key
 from infra.drift.manifest import Manifest, save_manifest
+from infra.drift.merge import HostSeal
 from infra.drift.record import Recorder, as_json
-from infra.drift.seal import HostSeal, _problems
+from infra.drift.seal import _problems
 from tests.unit.test_drift_seal import FOUND, claim, record, seal, wants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,7 +83,7 @@ def test_what_an_update_leaves_beside_settings_keeps_nothing_of_a_role_from_bein
 def test_what_updates_leave_is_no_programs_input(tmp_path: Path) -> None:
     for name in ("50.conf", "50.conf.dpkg-dist", "60.conf.ucf-old"):
         (tmp_path / name).touch()
-    assert Look("s", "scan", []).below(str(tmp_path)) == [str(tmp_path / "50.conf")]
+    assert files_below(str(tmp_path)) == [str(tmp_path / "50.conf")]
 
 
 def test_what_a_role_pins_is_not_sealed_newer_by_a_run_of_another() -> None:

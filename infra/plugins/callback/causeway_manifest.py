@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
-from infra.drift.kinds import Task  # noqa: E402 - needs the path set above
+from infra.drift.kind import Task  # noqa: E402 - needs the path set above
 from infra.drift.record import SETTLED_TASKS, Recorder, as_json, plain_arguments  # noqa: E402 - likewise
 
 DOCUMENTATION = """

@@ -1,1 +1,0 @@
-../../../infra/drift/probe.py
