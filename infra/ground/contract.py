@@ -103,9 +103,11 @@ def _section(name: str, part: Any) -> Section:
     if isinstance(part, Section):
         section = part
     else:
-        if not CAPABILITY.fullmatch(name) or find_spec(f"infra.capabilities.{name}") is None:
-            raise ValueError(f"{name} is no capability of this version")
-        model: type[Section] = import_module(f"infra.capabilities.{name}.section").SECTION
+        package = f"infra.capabilities.{name}"
+        known = CAPABILITY.fullmatch(name) and find_spec(package) and find_spec(f"{package}.section")
+        if not known:
+            raise ValueError(f"{name} is no capability of this version with a section")
+        model: type[Section] = import_module(f"{package}.section").SECTION
         section = model.model_validate(part)
     ordered = {key: in_natural_order(value) for key, value in section if isinstance(value, dict)}
     return section.model_copy(update=ordered)
@@ -133,10 +135,13 @@ class Contract(Part):
         return found if isinstance(found, model) else None
 
     def need(self, model: type[S]) -> S:
-        """The part of a capability that every cluster has; LookupError where it is missing all the same."""
+        """The part of a capability that every cluster has; CausewayError where it is missing all the same."""
         found = self.section(model)
         if found is None:
-            raise LookupError(f"a contract without {model.capability}")
+            raise CausewayError(
+                f"the contract of stack {self.stack} says nothing of {model.capability}",
+                hint="./run up writes it anew",
+            )
         return found
 
     def members(self, of: HostSet) -> tuple[str, ...]:

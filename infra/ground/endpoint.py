@@ -3,6 +3,7 @@
 Whoever opens ports, classes traffic, finds services or scrapes them reads these, and keeps no list.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,6 +46,17 @@ class Ports:
     def one(cls, port: int) -> "Ports":
         """A range of one."""
         return cls(port, port)
+
+
+def merged(ports: Iterable[Ports]) -> tuple[Ports, ...]:
+    """The same ports in order, in ranges that do not overlap."""
+    found: list[Ports] = []
+    for each in sorted(ports):
+        if found and each.first <= found[-1].last:
+            found[-1] = Ports(found[-1].first, max(found[-1].last, each.last))
+        else:
+            found.append(each)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -93,11 +93,12 @@ def test_gateways_class_what_listens_by_what_its_owner_says(plan: Plan) -> None:
     ports = (Ports(6800, 7300), Ports.one(99))
     found = (
         Endpoint("backfill", EVERYONE, ports, "scavenger"),
+        Endpoint("inside of it", EVERYONE, (Ports(7000, 7400), Ports.one(99)), "scavenger"),
         Endpoint("inside", EVERYONE, (Ports.one(4791),), "scavenger", ("udp",), network="fabric"),
         Endpoint("data", EVERYONE, (Ports.one(5000),), "replication"),
     )
     classed = WAN.finish(wan, Planned(plan.nodes, plan.sections, found)).section.ports
-    assert classed == {"management": (), "scheduler": (), "scavenger": ("99", "6800-7300")}
+    assert classed == {"management": (), "scheduler": (), "scavenger": ("99", "6800-7400")}
 
 
 def test_what_listens_is_declared_once(plan: Plan) -> None:
@@ -127,6 +128,7 @@ def test_ssh_listens_where_each_pool_says() -> None:
     ("sections", "why"),
     [
         ({"warp": {}}, "warp is no capability of this version"),
+        ({"drift_watch": {}}, "drift_watch is no capability of this version with a section"),
         ({"../base": {}}, "../base is no capability of this version"),
         ({"discovery": {"version": 9}}, "Input should be 1"),
     ],

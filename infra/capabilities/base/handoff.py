@@ -13,9 +13,7 @@ ROLES = (Role("base", lambda _contract: EVERYONE),)
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """By region, and by pool what a pool declares."""
-    section = contract.section(BaseSection)
-    if section is None:
-        return {}
+    section = contract.need(BaseSection)
     groups = {group_name("region", name): _region(name, contract, section) for name in section.regions}
     for key, size in section.shm_gib.items():
         groups[group_name("pool", key)] = {"base_shm_gib": size}

@@ -29,7 +29,7 @@ from infra.capabilities.wan.rules.links import (
 from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report
-from infra.ground.endpoint import Endpoint, HostSet, Ports, TrafficClass
+from infra.ground.endpoint import Endpoint, HostSet, Ports, TrafficClass, merged
 
 BGP_PORT = 179
 CLASSED: tuple[TrafficClass, ...] = ("management", "scheduler", "scavenger")
@@ -84,19 +84,12 @@ class Wan(Capability[WanPlan]):
 
     def finish(self, plan: WanPlan, planned: Planned) -> WanPlan:
         """Gateways class whatever listens on the management network by what its owner says."""
+        ours = [endpoint for endpoint in planned.endpoints if endpoint.network == "management"]
         ports = {
-            name: sorted(
-                {
-                    ports
-                    for endpoint in planned.endpoints
-                    if endpoint.traffic == name and endpoint.network == "management"
-                    for ports in endpoint.ports
-                }
-            )
+            name: tuple(map(str, merged(port for one in ours if one.traffic == name for port in one.ports)))
             for name in CLASSED
         }
-        told = {name: tuple(map(str, found)) for name, found in ports.items()}
-        return replace(plan, section=plan.section.model_copy(update={"ports": told}))
+        return replace(plan, section=plan.section.model_copy(update={"ports": ports}))
 
 
 CAPABILITY = Wan()
