@@ -18,6 +18,9 @@ DECLARATION = ROOT / "Pulumi.local.yaml"
 def causeway(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "infra.cli", *words]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    environment["PYTHONDONTWRITEBYTECODE"] = (
+        "1"  # which knows of no other place for caches than beside the sources
+    )
     return subprocess.run(
         command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
