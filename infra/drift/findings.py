@@ -13,7 +13,7 @@ from infra.drift.kinds import kind_of
 from infra.errors import one_line
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
-RoleState = Literal["clean", "drift", "stale", "not sealed", "given up"]
+RoleState = Literal["clean", "drift", "stale", "not sealed", "orphaned"]
 """Given up: the declaration does not have it any more, and nothing took off what it made."""
 MANIFEST_ROLE = "manifest"
 """Stands where a role does, for the node's own copy of the manifest."""
@@ -79,7 +79,7 @@ class HostReport:
         roles = {
             name: role
             for name, role in self.roles.items()
-            if name != MANIFEST_ROLE and role.state != "given up"
+            if name != MANIFEST_ROLE and role.state != "orphaned"
         }
         if MANIFEST_ROLE in self.roles:
             return list(roles)

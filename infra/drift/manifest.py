@@ -52,7 +52,7 @@ class UncoveredTask(_Part):
 class RoleManifest(_Part):
     """What one role made true on one host. `problems` say why it counts as not sealed.
 
-    `declared`: the host had the role when anything was last sealed there; else it was given up.
+    `declared`: the host had the role when anything was last sealed there; else it is orphaned.
     """
 
     inputs: str = ""

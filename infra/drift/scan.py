@@ -135,7 +135,7 @@ class Scanner:
                 report.roles[role].uncovered = [task.task for task in part.uncovered]
         given_up = manifest.roles.keys() - self.inputs[report.host].keys()
         for role in sorted(given_up.intersection(self.roles or given_up)):
-            report.roles[role] = RoleReport("given up", notes=[what_it_left(manifest.roles[role])])
+            report.roles[role] = RoleReport("orphaned", notes=[what_it_left(manifest.roles[role])])
 
     async def _take(
         self,
@@ -191,7 +191,7 @@ class Scanner:
 
 
 def known_to(manifest: Manifest) -> dict[str, list[str]]:
-    """Kind → keys that its look has to know, of whichever role that was not given up, scanned or not."""
+    """Kind → keys that its look has to know, of whichever role that is not orphaned, scanned or not."""
     parts = (part for part in manifest.roles.values() if part.declared)
     return known_keys((entry.kind, entry.key) for part in parts for entry in part.entries)
 

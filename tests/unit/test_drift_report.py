@@ -292,7 +292,7 @@ def test_a_role_that_is_no_longer_declared_is_named_and_neither_compared_nor_rep
     scanner.trips = trips  # type: ignore[assignment]
     report = asyncio.run(scanner.host(name))
     assert trips.asked == ["/etc/hosts", NODE_COPY]
-    assert report.roles["consul"].state == "given up"
+    assert report.roles["consul"].state == "orphaned"
     left = "no longer declared; it left the units consul.service and 1 files"
     assert report.roles["consul"].notes == [left]
     assert report.unsettled_roles == []
