@@ -46,6 +46,8 @@ PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 ALONE = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them. They come
 last, so that the run is drained once."""
+SLOTS = {"test_vm": 3}
+"""Test files that take more than one of the slots: of two machines every instruction is emulated."""
 LONG = (
     "integration-vm",
     "integration-drift",
@@ -87,7 +89,8 @@ def _test_files(kind: str) -> Iterator[Step]:
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
-        yield Step(name, command, quick=False, alone=alone, proves=proven_by(path))
+        slots = SLOTS.get(path.stem, 1)
+        yield Step(name, command, quick=False, alone=alone, slots=slots, proves=proven_by(path))
 
 
 def proven_by(path: Path) -> tuple[str, ...]:
