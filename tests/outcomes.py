@@ -53,7 +53,9 @@ class Outcomes:
         """Step → the inputs with which it passed as a whole, last of all."""
 
     def add(self, ended: Ended, inputs: str) -> None:
-        """Note how a step and each test in it ended."""
+        """Note how a step and each test in it ended, unless the run was ended meanwhile."""
+        if ended.interrupted:
+            return
         for name, passed in _tests_of(ended):
             self.tests.setdefault(name, History()).add(passed, inputs)
         if ended.passed:

@@ -69,6 +69,8 @@ class Ended:
     step: Step
     passed: bool
     took_s: float
+    interrupted: bool = False
+    """Did not pass because the run was ended: that says nothing of the step."""
 
 
 class Run:
@@ -131,7 +133,7 @@ class Run:
             stale.unlink(missing_ok=True)
         with step.log.open("wb") as log:
             passed = await self._command(step, log.fileno())
-        ended = Ended(step, passed, time.monotonic() - started)
+        ended = Ended(step, passed, time.monotonic() - started, self.interrupted and not passed)
         self.ended.append(ended)
         verdict = "ok    " if passed else "FAILED"
         print(

@@ -127,6 +127,9 @@ def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
     run.report()
     assert "not run: alone" in capsys.readouterr().out
     assert [step.name for step in run.failed] == ["busy"]
+    known = outcomes.Outcomes({}, {})
+    known.add(run.ended[0], "these")
+    assert known.tests == {}, "what was ended has not failed"
     assert is_gone(int((tmp_path / "pid").read_text()))
 
 
