@@ -114,7 +114,8 @@ class ByName(dynamic.ResourceProvider):
             return dynamic.ReadResult(None, {})
         if not isinstance(seen, Observed):
             seen = Observed(seen, {})
-        outputs = {**properties, **seen.outputs, DRIFT: seen.drift}
+        # An older version's state has none; to a preview, what is missing is not known, and would change.
+        outputs = {ENSURED: "", **properties, **seen.outputs, DRIFT: seen.drift}
         return dynamic.ReadResult(id_, outputs, _inputs(lifecycle, properties))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> dynamic.DiffResult:

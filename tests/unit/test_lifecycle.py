@@ -186,6 +186,12 @@ def test_read_keeps_the_declared_inputs_and_reports_the_drift(provider: ByName) 
     assert found.inputs == {"place": "left", "size": 1}
 
 
+def test_a_look_gives_an_older_state_the_outputs_that_others_read(provider: ByName) -> None:
+    state = provider.create(dict(INPUTS)).outs or {}
+    older = {key: value for key, value in state.items() if key != ENSURED}
+    assert provider.read("left", older).outs == state | {ENSURED: ""}
+
+
 def test_read_of_something_gone_says_so_to_pulumi(provider: ByName) -> None:
     state = provider.create(dict(INPUTS)).outs or {}
     provider.delete("left", dict(state))
