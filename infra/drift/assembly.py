@@ -17,6 +17,7 @@ from infra.drift.kinds import KINDS, kind_files
 from infra.errors import CausewayError
 
 PROBE_LIMIT_S = 20
+"""Longest that one look may take."""
 # Reads the probe and its request from standard input: Python is slow in parsing long literals.
 BOOTSTRAP = (
     "import os,zlib,marshal;d=os.fdopen(0,'rb').read();n=int.from_bytes(d[:4],'big');"

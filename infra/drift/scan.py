@@ -23,7 +23,7 @@ from infra.ground.identities import load_identities
 from infra.stack import stack_dir
 
 AT_ONCE = 48
-HOST_LIMIT_S = 45
+HOST_LIMIT_S = 100
 
 
 def scan_stack(

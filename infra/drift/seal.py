@@ -22,7 +22,7 @@ from infra.stack import stack_dir
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
 LIMIT_S = 600
-HOST_LIMIT_S = 90
+HOST_LIMIT_S = 140
 
 
 async def seal_host(trips: Trips, seal: HostSeal) -> None:

@@ -16,12 +16,14 @@ import asyncssh
 
 from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
-from infra.drift.assembly import PROBE_LIMIT_S, PYTHON, script
+from infra.drift.assembly import PYTHON, script
 from infra.errors import CausewayError, sentence, why
 from infra.ground.contract import Contract, load_contract
 from infra.stack import stack_dir
 
 CONNECT_TIMEOUT_S = 10
+ANSWER_LIMIT_S = 80
+"""Longest for all looks of a request together: on an emulated machine beside others they take half of it."""
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
 ALGORITHMS: Mapping[str, Any] = {
@@ -104,7 +106,7 @@ class Trips:
         """Run the probe and return its answer. TripError when there is none."""
         command = self.as_root(host, PYTHON)
         said, complaint, status = await execute(
-            connection, command, script(request), PROBE_LIMIT_S + 10, most_bytes(request)
+            connection, command, script(request), ANSWER_LIMIT_S, most_bytes(request)
         )
         if not said and status == NOT_FOUND:
             raise TripError("it has no python3: install it there", reached=True)

@@ -251,6 +251,17 @@ def test_a_look_that_hangs_for_good_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - started < 10
 
 
+def test_looks_that_are_slow_one_after_the_other_do_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(*_: object) -> dict[str, bool]:
+        time.sleep(0.5)
+        return {"loaded": True}
+
+    monkeypatch.setitem(probe.LOOKS, "module", slow)
+    entries = [["module", str(number), {}, {}] for number in range(5)]
+    answer = json.loads(probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 1.5))
+    assert "hangs" not in answer
+
+
 def test_the_node_compares_with_its_own_manifest(file: Path, tmp_path: Path) -> None:
     entry = {"kind": "file", "key": str(file), "how": {}, "want": want(file)}
     manifest = tmp_path / "manifest.json"
