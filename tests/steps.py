@@ -46,8 +46,8 @@ PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 ALONE = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them. They come
 last, so that the run is drained once."""
-SLOTS = {"test_vm": 3}
-"""Test files that take more than one of the slots: of two machines every instruction is emulated."""
+SLOTS = {"test_vm": 4}
+"""Test files that take more than one of the slots: two machines, emulated, leave nothing to others."""
 LONG = (
     "integration-vm",
     "integration-drift",
