@@ -31,8 +31,6 @@ class Step:
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
     """Measures time, or takes all that a machine has."""
-    slots: int = 1
-    """How many of the run's slots it takes; more for one that computes all the time."""
     ground: bool = False
     """What every step that needs nodes stands on."""
     folder: Path = ROOT
@@ -74,7 +72,7 @@ class Ended:
 
 
 class Run:
-    """One test run over steps, `at_once` slots at a time; `env` is added to each step's environment."""
+    """One test run over steps, `at_once` at a time; `env` is added to each step's environment."""
 
     def __init__(
         self, steps: list[Step], env: Mapping[str, str] | None = None, at_once: int = AT_ONCE
@@ -123,8 +121,7 @@ class Run:
         if step is None or not running:
             return step
         alone = step.alone or any(one.alone for one in running)
-        taken = sum(one.slots for one in running)
-        return None if alone or taken + step.slots > self.at_once else step
+        return None if alone or len(running) >= self.at_once else step
 
     async def _one(self, step: Step) -> None:
         print(f"       … {step.label}", flush=True)

@@ -43,13 +43,10 @@ QUICK_TESTS = ("unit", "components", "golden", "repo")
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, ground=True)
 PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
-ALONE = ("test_local_engine", "test_wan")
-"""Test files that compare rates and round trips with what is declared: no other load beside them. They come
-last, so that the run is drained once."""
-SLOTS = {"test_vm": 4}
-"""Test files that take more than one of the slots: two machines, emulated, leave nothing to others."""
+ALONE = ("test_local_engine", "test_vm", "test_wan")
+"""Test files that compare rates and round trips with what is declared, or emulate every instruction of two
+machines: no other load beside them. They come last, so that the run is drained once."""
 LONG = (
-    "integration-vm",
     "integration-drift",
     "integration-existing",
     "integration-survival",
@@ -89,8 +86,7 @@ def _test_files(kind: str) -> Iterator[Step]:
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
-        slots = SLOTS.get(path.stem, 1)
-        yield Step(name, command, quick=False, alone=alone, slots=slots, proves=proven_by(path))
+        yield Step(name, command, quick=False, alone=alone, proves=proven_by(path))
 
 
 def proven_by(path: Path) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class ProviderTraits:
     makes_nodes: ClassVar[bool]
     """It makes and deletes the nodes, at planned addresses; else they are declared, and outlive the stack."""
     makes_links: ClassVar[bool]
-    """It makes the WAN links between its regions, which are the only ways between them."""
+    """It makes the WAN links between its regions, which are the only paths between them."""
     owns_router: ClassVar[bool]
     """It makes the region's router, which has the first address of the region's range."""
     simulates_gpus: ClassVar[bool]

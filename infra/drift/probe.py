@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 NODE_LIMIT_S = 60
+"""Longest that the timer waits for one look; its unit ends it after twice that in all."""
 LOOKS: dict[str, Callable[[Look, str, dict[str, Any]], dict[str, Any]]] = {}
 """Kind, or kind and key, → what looks at it. Filled by infra.drift.kinds, on a node by the assembly."""
 
@@ -120,22 +121,25 @@ def guarded(request: dict[str, Any], limit_s: float) -> bytes:
     """
     from _thread import allocate_lock, start_new_thread
 
-    done, place, answer = allocate_lock(), [0], [b""]
+    done, answer = allocate_lock(), [b""]
+    place = (0, time.monotonic())
     done.acquire()
+
+    def at(number: int) -> None:
+        nonlocal place
+        place = (number, time.monotonic())
 
     def thread() -> None:
         try:
-            answer[0] = encoded(work(request, lambda number: place.__setitem__(0, number)))
+            answer[0] = encoded(work(request, at))
         finally:
             done.release()
 
     start_new_thread(thread, ())
-    before = -1
-    while place[0] != before:
-        before = place[0]
-        if done.acquire(True, limit_s):
+    while (left_s := place[1] + limit_s - time.monotonic()) > 0:
+        if done.acquire(True, left_s):
             return answer[0]
-    return b'{"hangs": %d}' % before
+    return b'{"hangs": %d}' % place[0]
 
 
 def serve(request: dict[str, Any], limit_s: float) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from infra.declaration import ClusterSpec
 from infra.ground.contract import Contract, Section
-from infra.ground.endpoint import Egress, Endpoint, HostSet
+from infra.ground.endpoint import Endpoint, HostSet
 from infra.ground.nodes import Nodes
 from infra.ground.rule import Rule
 
@@ -88,10 +88,6 @@ class Capability(Generic[P]):
 
     def endpoints(self, plan: P, planned: Planned) -> tuple[Endpoint, ...]:
         """What listens on hosts for it."""
-        return ()
-
-    def egress(self, plan: P) -> tuple[Egress, ...]:
-        """What its hosts ask of others."""
         return ()
 
     def finish(self, plan: P, planned: Planned) -> P:

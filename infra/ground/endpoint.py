@@ -1,4 +1,4 @@
-"""What listens on hosts, and what hosts ask of others: declared once, by the capability that owns it.
+"""What listens on hosts: declared once, by the capability that owns it.
 
 Whoever opens ports, classes traffic, finds services or scrapes them reads these, and keeps no list.
 """
@@ -74,15 +74,3 @@ class Endpoint:
     network: Network = "management"
     check: str | None = None
     """Kind of the check by which the service discovery asks it; without one it is not registered."""
-
-
-@dataclass(frozen=True)
-class Egress:
-    """What hosts ask of somebody outside of the cluster."""
-
-    name: str
-    on: HostSet
-    to: tuple[str, ...]
-    """Addresses, networks or host names."""
-    ports: tuple[Ports, ...]
-    protocols: tuple[Protocol, ...] = ("tcp",)

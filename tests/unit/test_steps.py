@@ -79,15 +79,6 @@ def test_some_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: 
     assert order[4:] == ["start c", "end c", "start d", "end d"]
 
 
-def test_one_that_takes_most_slots_runs_beside_one_other_only(tmp_path: Path) -> None:
-    note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
-    wanted = [("machines", step_run.AT_ONCE - 1), ("a", 1), ("b", 1)]
-    run_all(*(Step(name, ("sh", "-c", note, name), slots=slots, folder=Path("/")) for name, slots in wanted))
-    order = (tmp_path / "order").read_text().splitlines()
-    assert sorted(order[:2]) == ["start a", "start machines"]
-    assert order[2].startswith("end")
-
-
 def test_what_needs_nodes_waits_for_their_image_and_nothing_else_does(tmp_path: Path) -> None:
     note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
     kinds = {"image": (False, True), "nodes": (False, False), "types": (True, False)}

@@ -99,7 +99,7 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
 def _gateways_reach(name: str, contract: Contract) -> list[str]:
     """The regions that gateways are to reach, or to call unreachable while no link leads there.
 
-    Between regions whose links are made, these are the only ways; machines you have may know others.
+    Between regions whose links are made, these are the only paths; machines you have may know others.
     """
     made = {key for key, region in contract.regions.items() if region.makes_links}
     reached = _carried(name, contract) | (made if name in made else set())
