@@ -141,7 +141,7 @@ class ByName(dynamic.ResourceProvider):
     def _open(self, props: dict[str, Any]) -> tuple[Lifecycle, dict[str, Any]]:
         module, _, name = MOVED.get(self.target, self.target).partition(":")
         lifecycle: Lifecycle = getattr(import_module(module), name)()
-        return lifecycle, _without_provider(props)
+        return lifecycle, _in_order(_without_provider(props))
 
 
 class Managed(dynamic.Resource):
@@ -176,6 +176,14 @@ def _ensure(lifecycle: Lifecycle, inputs: dict[str, Any], known: dict[str, Any])
 
 def _inputs(lifecycle: Lifecycle, properties: Properties) -> dict[str, Any]:
     return {key: value for key, value in properties.items() if key not in (*lifecycle.outputs, *COMMON)}
+
+
+def _in_order(value: Any) -> Any:
+    """Mappings by their keys: Pulumi hands them over in another order each time, and a machine whose network
+    cards change places is shut down and started again."""
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_provider(props: dict[str, Any]) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def test_the_marking_is_there_after_a_reboot(machines: Checkout) -> None:
 
 
 def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout) -> None:
-    instance = instance_of(machines, B)
+    instance, other = instance_of(machines, B), (process_of(machines, A), boot_of(machines, A))
     machines.ssh(B, "echo kept > /root/mark && sync")
     os.kill(process_of(machines, B)[0], signal.SIGKILL)
     wait_for(lambda: not process_of(machines, B), "the power is off")
@@ -163,11 +163,12 @@ def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout)
     wait_for(lambda: left_running(machines, B), "the machine is switched on again")
     process = process_of(machines, B)
     machines.kill(killed)
-    # While it boots, an `up` ends with 1 and its name. One that is off is switched on.
+    # While it boots, an `up` ends with 1 and its name.
     wait_for(lambda: boot_of(machines, B), "the machine to answer", BOOT_S)
     machines.up()
     assert (process_of(machines, B), instance_of(machines, B)) == (process, instance)
     assert machines.ssh(B, "cat", "/root/mark") == "kept"
+    assert (process_of(machines, A), boot_of(machines, A)) == other, "nobody touched the other one"
 
 
 def test_taking_it_down_leaves_nothing(machines: Checkout) -> None:

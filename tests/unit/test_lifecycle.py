@@ -86,6 +86,16 @@ def test_create_gives_the_declared_identity_and_clean_outputs(provider: ByName) 
     assert Shelf.known == {}
 
 
+@given(st.permutations(["rail0", "rail1", "rail2"]), st.permutations(["gpu-0", "gpu-1"]))
+def test_mappings_come_to_a_lifecycle_in_one_order(ports: list[str], names: list[str]) -> None:
+    fabric = {name: dict.fromkeys(ports, "leaf") for name in names}
+    Shelf.world.clear()
+    ByName(TARGET).create(INPUTS | {"rows": [{"fabric": fabric}]})
+    (seen,) = Shelf.world["left"]["rows"]
+    assert list(seen["fabric"]) == ["gpu-0", "gpu-1"]
+    assert {tuple(held) for held in seen["fabric"].values()} == {("rail0", "rail1", "rail2")}
+
+
 def test_update_hands_over_what_was_known(provider: ByName) -> None:
     olds = provider.create(dict(INPUTS)).outs or {}
     provider.update("left", {**olds, PROVIDER_KEY: "pickled"}, INPUTS | {"size": 2})
