@@ -8,7 +8,7 @@ from typing import Any
 
 from infra import ROOT
 
-NOT_HASHED = {"molecule", "__pycache__", "causeway.yml"}
+NOT_HASHED = {"molecule", "__pycache__", "causeway.yml", "README.md"}
 """Files and folders that change nothing on a node; the last one is written by `up` itself."""
 
 

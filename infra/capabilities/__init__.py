@@ -24,6 +24,13 @@ def roles() -> dict[str, Role]:
     return {role.name: role for handoff in _handoffs() for role in handoff.ROLES}
 
 
+def owners() -> dict[str, str]:
+    """Role → the capability that brings it."""
+    return {
+        role.name: name for name, handoff in zip(NAMES, _handoffs(), strict=True) for role in handoff.ROLES
+    }
+
+
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """Role → group of the inventory → the role's variables there."""
     found: dict[str, dict[str, dict[str, Any]]] = {}

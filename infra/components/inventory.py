@@ -1,7 +1,7 @@
 """The hand-off: the contract as a stack output and as files, once the nodes stand."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
@@ -10,7 +10,6 @@ from infra.components.cluster import Cluster
 from infra.components.inventory_files import InventoryFiles
 from infra.components.region import Region
 from infra.components.wan_link import WanLink
-from infra.files import value_hash
 from infra.ground.identities import identities_of
 
 
@@ -19,8 +18,8 @@ class Inventory(pulumi.ComponentResource):
 
     instances: pulumi.Output[dict[str, Any]]
     contract: pulumi.Output[dict[str, Any]]
-    secrets: pulumi.Output[str]
-    """Changes with any secret that a role reads."""
+    secrets: pulumi.Output[dict[str, str]]
+    """Name → fingerprint of every secret that a role may read."""
     ensured: list[pulumi.Output[str]]
     """When anything was last done to what the checks are about, the configuration apart."""
 
@@ -51,8 +50,8 @@ class Inventory(pulumi.ComponentResource):
         self.contract = files.contract
         self.files = files
         secrets = [*cluster.secrets, *(secret for link in links for secret in link.secrets)]
-        fingerprints = [secret.fingerprint for secret in secrets]
-        self.secrets = pulumi.Output.all(*fingerprints).apply(value_hash)
+        fingerprints = {secret.secret_name: secret.fingerprint for secret in secrets}
+        self.secrets = pulumi.Output.from_input(cast(dict[str, str], fingerprints))  # which waits for each
         self.ensured = [
             *(ensured for region in regions for ensured in region.ensured),
             *(ensured for link in links for ensured in link.ensured),

@@ -6,8 +6,7 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
-from infra.files import value_hash
-from infra.ground.secrets import GENERATORS, Parts, write
+from infra.ground.secrets import GENERATORS, Parts, fingerprint, read, write
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.stack import secret_file
 
@@ -24,16 +23,17 @@ class SecretLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """The known one, else what a killed run had written, else a new one."""
-        parts = known.get("parts") or self._written(inputs) or GENERATORS[inputs["kind"]]()
-        write(self._path(inputs), parts)
-        return {"parts": parts, "fingerprint": value_hash(parts)}
+        path, kind = self._path(inputs), inputs["kind"]
+        parts = known.get("parts") or read(path, kind) or GENERATORS[kind]()
+        write(path, parts)
+        return {"parts": parts, "fingerprint": fingerprint(parts)}
 
     def observe(self, properties: Properties) -> list[str]:
         """A controller that has the state but not the files gets the files."""
         path, parts = self._path(properties), properties["parts"]
         lost = {end: text for end, text in parts.items() if not path.with_name(path.name + end).exists()}
         write(path, lost)
-        changed = self._written(properties) != parts
+        changed = read(path, properties["kind"]) != parts
         return [f"{path.relative_to(ROOT)} is not what the state holds"] if changed else []
 
     def remove(self, properties: Properties) -> None:
@@ -45,22 +45,16 @@ class SecretLifecycle(Lifecycle):
     def _path(self, properties: Properties) -> Path:
         return secret_file(properties["stack"], properties["secret"])
 
-    def _written(self, properties: Properties) -> Parts | None:
-        """The parts as the files have them; None where one is missing."""
-        path = self._path(properties)
-        files = {end: path.with_name(path.name + end) for end in GENERATORS[properties["kind"]]()}
-        if not all(file.exists() for file in files.values()):
-            return None
-        return {ending: file.read_text() for ending, file in files.items()}
-
 
 class Secret(Managed, module="causeway", name="Secret"):
     """A secret of the stack. `fingerprint` changes with it and tells nothing of it."""
 
+    secret_name: str
     parts: pulumi.Output[Parts]
     fingerprint: pulumi.Output[str]
 
     def __init__(self, name: str, kind: str, stack: str, opts: pulumi.ResourceOptions) -> None:
+        self.secret_name = name
         inputs = {"stack": stack, "secret": name, "kind": kind}
         secret = pulumi.ResourceOptions(additional_secret_outputs=["parts"])
         super().__init__(SecretLifecycle, name, inputs, pulumi.ResourceOptions.merge(opts, secret))

@@ -1,6 +1,7 @@
 """A wave: the roles on the hosts of some regions, and the scan of what they made true."""
 
-from collections.abc import Collection, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from infra.drift.findings import HostReport
 from infra.drift.manifest import forget_host, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
-from infra.files import value_hash, write_file
+from infra.files import write_file
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import INSTANCE, load_identities
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
@@ -26,11 +27,12 @@ DIFFERS = "differs"
 class ConfigurationLifecycle(Lifecycle):
     """One wave: the roles, on the hosts of some regions.
 
-    A converge record per host says which roles and variables it last took, and as which instance; only
-    hosts whose record differs are touched, so an interrupted `up` goes on where it stopped.
+    A converge record per host says with which inputs it last took each role, and an input of the wave with
+    which it is to: only roles that differ in it, or on whose host something was found, run, so an interrupted
+    `up` goes on where it stopped. `hosts`: name → {instance, roles: {role: hash}}.
     """
 
-    outputs = ("unreachable", "found")
+    outputs = ("unreachable", "found", "differing")
     replace_on = ("stack",)
 
     def identity(self, inputs: Properties) -> str:
@@ -46,15 +48,18 @@ class ConfigurationLifecycle(Lifecycle):
         """
         _remember_instances(inputs["stack"], known)
         # Which hosts are not current was seen against the last inputs, and is asked again against these.
-        not_current = self._stale(inputs)
-        drifted, silent = self._found(inputs, known, not_current)
-        stale = [name for name in inputs["hosts"] if name in not_current or name in drifted]
-        if stale:
-            silent += self._converge(inputs, stale, drifted)
+        due = _due(inputs)
+        drifted, silent = self._found(inputs, known, due)
+        for name, roles in drifted.items():
+            if all_due := _in_order(inputs, name, {*due.get(name, ()), *roles}):
+                due[name] = all_due
+        if due:
+            silent += self._converge(inputs, due)
         # As drift, so that the next `up` tries them again even when nothing else has changed.
         return {
             "unreachable": silent,
             "found": dict.fromkeys(silent, SILENT),
+            "differing": {},
             DRIFT: [f"{name}: {SILENT}" for name in silent],
         }
 
@@ -62,51 +67,65 @@ class ConfigurationLifecycle(Lifecycle):
         """Hosts that never took what is declared; on the others, what differs, a sentence each, and the roles
         that are not sealed or stale; and those that cannot be looked at, for nothing is known of them.
         """
-        stale = self._stale(properties)
-        current = [name for name in properties["hosts"] if name not in stale]
-        found = dict.fromkeys(stale, NOT_CURRENT)
-        sentences = [f"{name}: {NOT_CURRENT}" for name in stale]
+        due = _due(properties)
+        current = [name for name in properties["hosts"] if name not in due]
+        found, differing = dict.fromkeys(due, NOT_CURRENT), {}
+        sentences = [f"{name}: {NOT_CURRENT}" for name in due]
         for report in _reports(properties["stack"], current):
             sentences += _findings(report)
             if state := _state(report):
                 found[report.host] = state
-        return Observed(sentences, {"found": found})
+            if roles := _differing(report):
+                differing[report.host] = roles
+        return Observed(sentences, {"found": found, "differing": differing})
 
     def _found(
-        self, inputs: Properties, known: Properties, not_current: Collection[str]
-    ) -> tuple[set[str], list[str]]:
-        """The hosts on which something differs, and those that are silent still: they are asked again."""
-        found = _last_found(known)
-        drifted = {name for name, state in found.items() if state == DIFFERS}
-        silent = {name for name, state in found.items() if state == SILENT and name in inputs["hosts"]}
-        again = _reports(inputs["stack"], sorted(silent.difference(not_current)))
-        now = {report.host: _state(report) for report in again}
-        drifted |= {name for name, state in now.items() if state == DIFFERS}
-        return drifted, [name for name, state in now.items() if state == SILENT]
+        self, inputs: Properties, known: Properties, due: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[str]], list[str]]:
+        """Hosts with the roles that something differs of, and those that are silent still: they are asked
+        again."""
+        found, differing = _last_found(known), dict(known.get("differing") or {})
+        drifted = {
+            # A state of an older version does not say which.
+            name: differing.get(name) or list(inputs["hosts"][name]["roles"])
+            for name, state in found.items()
+            if state == DIFFERS and name in inputs["hosts"]
+        }
+        silent = [name for name, state in found.items() if state == SILENT and name in inputs["hosts"]]
+        again = list(_reports(inputs["stack"], sorted(set(silent).difference(due))))
+        drifted |= {report.host: _differing(report) for report in again if _state(report) == DIFFERS}
+        return drifted, [report.host for report in again if _state(report) == SILENT]
 
-    def _converge(self, inputs: Properties, stale: list[str], drifted: Collection[str]) -> list[str]:
-        """Run the roles on the stale hosts; those that did not answer. CausewayError where one failed."""
-        for name in stale:
-            _record(inputs, name).unlink(missing_ok=True)
+    def _converge(self, inputs: Properties, due: Mapping[str, Sequence[str]]) -> list[str]:
+        """Run the due roles on their hosts; those that did not answer. CausewayError where one failed."""
+        stack, records = inputs["stack"], {name: _taken(inputs, name) for name in due}
+        for name, roles in due.items():
+            records[name] = {role: last for role, last in records[name].items() if role not in roles}
+            _keep(inputs, name, records[name])
+        names = [name for name in inputs["hosts"] if name in due]
+        for line in _what_runs(due):
+            print(line, flush=True)
         result = run_playbook(
             "playbooks/site.yml",
-            stack=inputs["stack"],
-            limit=stale,
-            run_dir=ROOT / stack_dir(inputs["stack"]) / "runs" / inputs["wave"],
+            stack=stack,
+            limit=names,
+            extra_vars={"causeway_due": _by_role(due, names)},
+            run_dir=ROOT / stack_dir(stack) / "runs" / inputs["wave"],
             on_progress=_say,
         )
-        for name in stale:
+        for name in names:
             if result.hosts[name].state == "ok":
-                write_file(_record(inputs, name), _digest(inputs, name) + "\n")
+                taken = {role: inputs["hosts"][name]["roles"][role] for role in due[name]}
+                _keep(inputs, name, records[name] | taken)
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
-        converged = [name for name in stale if result.hosts[name].state == "ok"]
-        for line in not_sealed(inputs["stack"], converged):
+        converged = [name for name in names if result.hosts[name].state == "ok"]
+        for line in not_sealed(stack, converged):
             print(line, flush=True)
-        for report in _reports(inputs["stack"], converged):
+        for report in _reports(stack, converged):
             for line in _differences(report):
                 print(f"drift: not repaired by the roles: {line}", flush=True)
-        unreachable = [name for name in stale if result.hosts[name].state == "unreachable"]
+        unreachable = [name for name in names if result.hosts[name].state == "unreachable"]
         if unreachable:
             print(result.report(), flush=True)
         return unreachable
@@ -117,20 +136,13 @@ class ConfigurationLifecycle(Lifecycle):
             _record(properties, name).unlink(missing_ok=True)
             forget_host(properties["stack"], name)
 
-    def _stale(self, properties: Properties) -> list[str]:
-        return [
-            name
-            for name in properties["hosts"]
-            if not (path := _record(properties, name)).exists()
-            or path.read_text().strip() != _digest(properties, name)
-        ]
-
 
 class Configuration(Managed, module="causeway", name="Configuration"):
     """A wave of regions, configured by the roles."""
 
     unreachable: pulumi.Output[list[str]]
     found: pulumi.Output[dict[str, str]]
+    differing: pulumi.Output[dict[str, list[str]]]
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(ConfigurationLifecycle, name, inputs, opts)
@@ -189,9 +201,55 @@ def _remember_instances(stack: str, known: Properties) -> None:
             remember_identity(stack, name, was)
 
 
-def _digest(properties: Properties, name: str) -> str:
-    """What a host's converge record must say: its instance and variables, and the roles of the wave."""
-    return value_hash([properties["hosts"][name], properties["roles"]])
+def _differing(report: HostReport) -> list[str]:
+    """The roles that bring a scanned host back to what is declared."""
+    return list(dict.fromkeys([*report.drifted_roles, *report.unsettled_roles]))
+
+
+def _due(properties: Properties) -> dict[str, list[str]]:
+    """Host → the roles that it did not take with these inputs, where there are any."""
+    due = {}
+    for name, host in properties["hosts"].items():
+        taken = _taken(properties, name)
+        # The state of an older version names no roles there; all are due then.
+        roles = [role for role, inputs in host.get("roles", {}).items() if taken.get(role) != inputs]
+        if roles or "roles" not in host:
+            due[name] = roles
+    return due
+
+
+def _by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:
+    """Role → its hosts, in the order of these."""
+    found: dict[str, list[str]] = {}
+    for name in hosts:
+        for role in due[name]:
+            found.setdefault(role, []).append(name)
+    return found
+
+
+def _what_runs(due: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """One line: each role with the number of hosts that it runs on."""
+    counts = {role: len(hosts) for role, hosts in _by_role(due, due).items()}
+    yield f"{len(due)} hosts: " + ", ".join(f"{role} on {count}" for role, count in counts.items())
+
+
+def _in_order(properties: Properties, name: str, roles: Iterable[str]) -> list[str]:
+    wanted = set(roles)
+    return [role for role in properties["hosts"][name]["roles"] if role in wanted]
+
+
+def _taken(properties: Properties, name: str) -> dict[str, str]:
+    """Role → the inputs with which a host last took it; none where an older version kept one hash for all."""
+    path = _record(properties, name)
+    try:
+        taken = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return taken if isinstance(taken, dict) else {}
+
+
+def _keep(properties: Properties, name: str, taken: Mapping[str, str]) -> None:
+    write_file(_record(properties, name), json.dumps(taken, sort_keys=True) + "\n")
 
 
 def _record(properties: Properties, name: str) -> Path:

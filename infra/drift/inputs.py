@@ -1,53 +1,188 @@
-"""What a role's work on a host depends on, as one hash: changed since sealing, the manifest is stale."""
+"""What a role's work on a host depends on, as one hash.
 
+A roll-out runs a role where it changed since the role was last taken; a scan calls the role stale where it
+changed since it was sealed.
+"""
+
+import configparser
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from infra import ROOT
+import yaml
+
+from infra import ROOT, capabilities
 from infra.drift.assembly import probe_source
+from infra.errors import CausewayError
 from infra.files import tree_hash, value_hash
+from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
-from infra.inventory.groups import inventory_data
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.overrides import Overrides, overrides
 from infra.inventory.roles import role_hosts, role_order
+from infra.stack import secret_file
+
+Fingerprint = Callable[[str, str], str]
+"""Name and kind of a secret → its fingerprint."""
+COMPUTED: Mapping[str, Callable[[], str]] = {"causeway_probe": probe_source}
+"""Lookup plugins of roles that answer with something of ours → what that is today."""
+INCLUDES = ("include_role", "import_role")
+OWN_MODULE_UTILS = re.compile(rb"ansible\.module_utils(?:\.| import )(causeway_\w+)")
 
 
-def role_inputs(contract: Contract) -> dict[str, dict[str, str]]:
-    """Host → role → hash over the role's files, its variables for the host, and the contract's version.
+def role_inputs(
+    contract: Contract, identities: Mapping[str, str], fingerprint: Fingerprint | None = None
+) -> dict[str, dict[str, str]]:
+    """Host → role → hash over all that the role's work there depends on.
 
-    A role that reads other hosts' variables depends on every address as well, one that installs the probe on
-    all kinds. Variables given on a command line are not part of it.
+    The files of the role and of the roles that it uses; its play; Ansible's settings; its variables by name,
+    the declaration's and the user's; which machine the host is; what the role reads of others; its secrets
+    (read from the stack's files without `fingerprint`). Variables given on a command line are not part of it.
     """
-    data = inventory_data(contract, ROOT)
-    addresses = value_hash({name: str(host.address) for name, host in contract.hosts.items()})
-    shared = [tree_hash(f"inventories/{contract.stack}"), contract.schema_version]
+    known, owners = capabilities.roles(), capabilities.owners()
+    seen = _Seen(contract, overrides(contract.stack))
+    fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
     inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
     for role in role_order():
-        common = [role, tree_hash(f"roles/{role}"), *shared]
-        common.append(addresses if _mentions(role, b"hostvars") else "")
-        if _mentions(role, b"causeway_probe"):
-            common.append(probe_source())
-        by_pool: dict[str, str] = {}
+        ours, sources = known[role], sources_of(role)
+        version = getattr(contract.sections.get(owners[role]), "version", None)
+        common = value_hash([sources.digest, version, ours.reads and ours.reads(contract)])
         for name in role_hosts(contract, role):
-            pool = contract.hosts[name].pool
-            if pool not in by_pool:
-                by_pool[pool] = value_hash([*common, _variables(contract, data, pool, role)])
-            own = _of_role(role, data["_meta"]["hostvars"][name])
-            inputs[name][role] = value_hash([by_pool[pool], own]) if own else by_pool[pool]
+            own = [identities.get(name, ""), seen.variables(name, sources.variables)]
+            kinds = ours.secrets(contract, name)
+            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items()}
+            inputs[name][role] = value_hash([common, *own, keys])
     return inputs
 
 
-def _variables(contract: Contract, data: dict[str, Any], pool: str, role: str) -> dict[str, Any]:
-    groups = ("all", group_name("region", contract.pools[pool].region), group_name("pool", pool))
-    found: dict[str, Any] = {}
-    for group in groups:
-        found |= _of_role(role, data.get(group, {}).get("vars", {}))
+def _fingerprint(stack: str, name: str, kind: str) -> str:
+    """As the controller's files have it; empty where they are gone, which makes its roles stale."""
+    parts = secrets.read(secret_file(stack, name), kind)
+    return secrets.fingerprint(parts) if parts else ""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a role consists of, whatever the host: one hash, and the variables that it has."""
+
+    digest: str
+    variables: frozenset[str]
+
+
+def sources_of(role: str) -> Sources:
+    """A role's own, with all roles that it uses."""
+    used = sorted(used_roles(role))
+    computed = {
+        plugin.stem: COMPUTED[plugin.stem]()
+        for each in used
+        for plugin in (ROOT / "roles" / each).glob("lookup_plugins/*.py")
+        if plugin.stem in COMPUTED
+    }
+    parts = [role, tree_hash(*(f"roles/{each}" for each in used)), _play(role), _settings(), computed]
+    return Sources(value_hash(parts), frozenset(name for each in used for name in options(each)))
+
+
+def used_roles(role: str) -> set[str]:
+    """The role, and all whose tasks or module utilities it uses, directly or not."""
+    found, todo = set[str](), [role]
+    while todo:
+        if (each := todo.pop()) not in found and (ROOT / "roles" / each).is_dir():
+            found.add(each)
+            todo += _uses(ROOT / "roles" / each)
     return found
 
 
-def _of_role(role: str, variables: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in variables.items() if name.startswith(f"{role}_")}
+def options(role: str) -> list[str]:
+    """The variables that a role says it has, whichever of its entry points takes them."""
+    specs = _yaml(ROOT / "roles" / role / "meta" / "argument_specs.yml") or {}
+    return [name for entry in specs.get("argument_specs", {}).values() for name in entry.get("options", {})]
 
 
-def _mentions(role: str, word: bytes) -> bool:
-    files = (ROOT / "roles" / role).rglob("*")
-    return any(word in file.read_bytes() for file in files if file.is_file())
+def _uses(role: Path) -> Iterator[str]:
+    for file in (*role.glob("tasks/**/*.yml"), *role.glob("handlers/**/*.yml")):
+        yield from _included(_yaml(file) or [])
+    for dependency in (_yaml(role / "meta" / "main.yml") or {}).get("dependencies", []):
+        yield dependency if isinstance(dependency, str) else dependency.get("role") or dependency["name"]
+    for file in role.glob("*/*.py"):
+        for name in OWN_MODULE_UTILS.findall(file.read_bytes()):
+            shared = ROOT.glob(f"roles/*/module_utils/{name.decode()}.py")
+            yield from (path.parents[1].name for path in shared)
+
+
+def _included(tasks: Any) -> Iterator[str]:
+    """The roles that tasks include, in blocks too. One whose name is a template could be any: refused."""
+    for task in tasks if isinstance(tasks, list) else []:
+        for key, value in task.items():
+            if key in ("block", "rescue", "always"):
+                yield from _included(value)
+            elif key.rpartition(".")[2] in INCLUDES:
+                if "{{" in value["name"]:
+                    raise CausewayError(f"{value['name']}: a role that uses others has to name them")
+                yield value["name"]
+
+
+def _play(role: str) -> Any:
+    """The play that runs a role."""
+    plays = _yaml(ROOT / "playbooks" / "roles.yml") or []
+    return [play for play in plays if any(entry.get("role") == role for entry in play["roles"])]
+
+
+def _settings() -> dict[str, dict[str, str]]:
+    """Ansible's, without their comments."""
+    parser = configparser.RawConfigParser()
+    parser.read(ROOT / "ansible.cfg")
+    return {name: dict(parser[name]) for name in parser.sections()}
+
+
+def _yaml(path: Path) -> Any:
+    """A file of ours; None where there is none."""
+    return _parsed(path, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@cache
+def _parsed(path: Path, _changed_ns: int) -> Any:
+    return yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
+
+
+class _Seen:
+    """What Ansible lets a host see of variables, by their names."""
+
+    def __init__(self, contract: Contract, beside: Overrides) -> None:
+        self.contract, self.beside = contract, beside
+        self.data: dict[str, Any] = inventory_data(contract, ROOT)
+        self.own = self.data["_meta"]["hostvars"]
+        self.known = {*self.data, *self.own} - {"_meta"}
+        self._groups: dict[str, set[str]] = {}
+        self._shared: dict[tuple[str, frozenset[str]], str] = {}
+
+    def variables(self, host: str, names: frozenset[str]) -> list[Any]:
+        """Its own address, its variables, its groups' and the user's."""
+        own = self.own[host]
+        given = {name: value for name, value in own.items() if name in names}
+        return [own["ansible_host"], given, self._of_pool(host, names), self._user(host, names)]
+
+    def _of_pool(self, host: str, names: frozenset[str]) -> str:
+        key = self.contract.hosts[host].pool
+        if (known := self._shared.get((key, names))) is None:
+            groups = ("all", group_name("region", self.contract.pools[key].region), group_name("pool", key))
+            shared: dict[str, Any] = {}
+            for group in groups:
+                variables = self.data.get(group, {}).get("vars", {})
+                shared |= {name: value for name, value in variables.items() if name in names}
+            known = self._shared[key, names] = value_hash(shared)
+        return known
+
+    def _user(self, host: str, names: frozenset[str]) -> str:
+        groups = self._groups_of(host) if self.beside.files else ()
+        return self.beside.of(names, groups, self.known)
+
+    def _groups_of(self, host: str) -> set[str]:
+        if not self._groups:
+            for group in self.data.keys() - {"_meta"}:
+                for name in group_hosts(self.data, [group]):
+                    self._groups.setdefault(name, {name, "all"}).add(group)
+        return self._groups[host]

@@ -41,7 +41,7 @@ def scan_stack(
     """
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     names = list(contract.hosts) if hosts is None else list(hosts)
-    inputs = role_inputs(contract)
+    inputs = role_inputs(contract, load_identities(stack))
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
     loop = asyncio.new_event_loop()
     reports = _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
@@ -127,7 +127,7 @@ class Scanner:
                 notes = part.problems if part and part.problems else ["no converge of this role was sealed"]
                 report.roles[role] = RoleReport("not sealed", notes=notes, ran=part is not None)
             elif part.inputs != inputs:
-                why = "the role, its variables or the contract changed since"
+                why = "what it depends on changed since: its files, its variables, its secrets or the machine"
                 report.roles[role] = RoleReport("stale", notes=[why], sealed_at=part.sealed_at)
             else:
                 report.roles[role] = RoleReport("clean", sealed_at=part.sealed_at)

@@ -53,7 +53,8 @@ async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifes
 async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-    trips, inputs, identities = Trips(contract), role_inputs(contract), load_identities(stack)
+    trips, identities = Trips(contract), load_identities(stack)
+    inputs = role_inputs(contract, identities)
     gate = asyncio.Semaphore(AT_ONCE)
     problems: list[str] = []
     deadline = time.monotonic() + LIMIT_S

@@ -25,12 +25,24 @@ MadeSecret = Literal["random", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
 
 
+def _nothing(_contract: Contract, _host: str) -> Mapping[str, MadeSecret]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Role:
-    """A role of Ansible's that the capability brings, and the hosts that take it."""
+    """A role of Ansible's that the capability brings, and the hosts that take it.
+
+    On each of them it runs again when something changed that its work there depends on: its files, its
+    variables, and what is said here (infra/drift/inputs.py).
+    """
 
     name: str
     hosts: Callable[[Contract], HostSet]
+    secrets: Callable[[Contract, str], Mapping[str, MadeSecret]] = _nothing
+    """Name → kind of those that it reads for a host."""
+    reads: Callable[[Contract], Any] | None = None
+    """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
 
 
 @dataclass(frozen=True)

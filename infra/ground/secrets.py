@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from infra.files import write_private
+from infra.files import value_hash, write_private
 
 Parts = dict[str, str]
 """What a secret consists of: the ending of each file's name → its text."""
@@ -74,6 +74,12 @@ GENERATORS: Mapping[str, Callable[[], Parts]] = {
     "authority": authority,
 }
 """Kind → what makes one."""
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "wireguard": ("", ".pub"),
+    "random": ("",),
+    "authority": ("", ".crt"),
+}
+"""Kind → the endings of its files."""
 
 
 def write(path: Path, parts: Parts) -> None:
@@ -82,6 +88,19 @@ def write(path: Path, parts: Parts) -> None:
         target = path.with_name(path.name + ending)
         if not target.exists() or target.read_text(errors="replace") != text:
             write_private(target, text)
+
+
+def read(path: Path, kind: str) -> Parts | None:
+    """A secret as its files have it; None where one is missing."""
+    files = {ending: path.with_name(path.name + ending) for ending in ENDINGS[kind]}
+    if not all(file.exists() for file in files.values()):
+        return None
+    return {ending: file.read_text(errors="replace") for ending, file in files.items()}
+
+
+def fingerprint(parts: Parts) -> str:
+    """Changes with a secret, and tells nothing of it."""
+    return value_hash(parts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which hosts a wave configures: those whose converge record is not current, and no others."""
+"""Which roles a wave runs on which hosts: those whose converge record is not current, and no others."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,21 +14,26 @@ from infra.converge.runner import RunResult
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.errors import CausewayError
 from infra.providers.lifecycle import Observed
+from infra.stack import stack_dir
 
 State = Callable[[Observed], dict[str, Any]]
 HOSTS = ("tokyo-control-0", "tokyo-gpu-0", "tokyo-gpu-1")
 
 
 class Playbooks:
-    """Stands in for Ansible: notes the hosts of each run, and fails those it is told to."""
+    """Stands in for Ansible: notes the hosts and roles of each run, and fails those it is told to."""
 
     def __init__(self) -> None:
         self.runs: list[list[str]] = []
+        self.roles: list[dict[str, list[str]]] = []
         self.states: dict[str, Any] = {}
 
-    def __call__(self, playbook: str, *, limit: list[str], **_arguments: Any) -> RunResult:
+    def __call__(
+        self, playbook: str, *, limit: list[str], extra_vars: dict[str, Any], **_arguments: Any
+    ) -> RunResult:
         assert playbook == "playbooks/site.yml"
         self.runs.append(list(limit))
+        self.roles.append(extra_vars["causeway_due"])
         hosts = {
             name: HostResult(self.states.get(name, "ok"), task="Set the time zone", message="no such zone")
             for name in limit
@@ -44,9 +49,10 @@ def playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbooks:
     return fake
 
 
-def wave(**changes: Any) -> dict[str, Any]:
-    hosts = {name: {"instance": f"id of {name}", "variables": "v1"} for name in HOSTS}
-    return {"stack": "s", "wave": "tokyo", "hosts": hosts, "roles": {"base": "r1"}} | changes
+def wave(**roles: str) -> dict[str, Any]:
+    wanted = {"base": "r1", "consul": "c1"} | roles
+    hosts = {name: {"instance": f"id of {name}", "roles": dict(wanted)} for name in HOSTS}
+    return {"stack": "s", "wave": "tokyo", "hosts": hosts}
 
 
 def ensure(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -77,21 +83,41 @@ def test_a_converged_host_is_not_touched_again(playbooks: Playbooks) -> None:
     assert playbooks.runs == [list(HOSTS)]
 
 
-def test_a_new_instance_or_changed_variables_touch_that_host_alone(playbooks: Playbooks) -> None:
+def test_a_role_runs_where_its_inputs_changed_and_nowhere_else(playbooks: Playbooks) -> None:
     ensure(wave())
-    replaced = wave()
-    replaced["hosts"]["tokyo-gpu-0"] = {"instance": "another", "variables": "v1"}
-    ensure(replaced)
-    replaced["hosts"]["tokyo-gpu-1"] = {"instance": "id of tokyo-gpu-1", "variables": "v2"}
-    assert told(replaced) == ["tokyo-gpu-1: not configured as declared"]
-    ensure(replaced)
-    assert playbooks.runs[1:] == [["tokyo-gpu-0"], ["tokyo-gpu-1"]]
+    assert playbooks.roles == [{"base": list(HOSTS), "consul": list(HOSTS)}]
+    changed = wave()
+    changed["hosts"]["tokyo-gpu-0"]["roles"]["base"] = "r2"
+    changed["hosts"]["tokyo-gpu-1"]["roles"] |= {"base": "r2", "consul": "c2"}
+    assert told(changed) == [f"{name}: not configured as declared" for name in HOSTS[1:]]
+    ensure(changed)
+    ensure(changed)
+    assert playbooks.runs[1:] == [list(HOSTS[1:])]
+    assert playbooks.roles[1:] == [{"base": list(HOSTS[1:]), "consul": ["tokyo-gpu-1"]}]
 
 
-def test_a_changed_role_touches_every_host(playbooks: Playbooks) -> None:
+def test_a_changed_role_touches_every_host_and_no_other_role(playbooks: Playbooks) -> None:
     ensure(wave())
-    ensure(wave(roles={"base": "r2"}))
-    assert playbooks.runs[1:] == [list(HOSTS)]
+    ensure(wave(base="r2"))
+    assert playbooks.roles[1:] == [{"base": list(HOSTS)}]
+
+
+def test_a_role_that_is_new_runs_alone(playbooks: Playbooks) -> None:
+    ensure(wave())
+    ensure(wave(ceph="s1"))
+    ensure(wave())
+    ensure(wave(ceph="s1"))
+    assert playbooks.roles[1:] == [{"ceph": list(HOSTS)}]
+
+
+def test_of_a_record_of_an_older_version_all_roles_run(playbooks: Playbooks, tmp_path: Path) -> None:
+    ensure(wave())
+    for name, older in zip(HOSTS, ("0123456789abcdef", "1234567890123456", "null"), strict=True):
+        (tmp_path / stack_dir("s") / "converged" / name).write_text(older)
+    ensure(wave())
+    assert playbooks.roles == [{"base": list(HOSTS), "consul": list(HOSTS)}] * 2
+    older_inputs = {**wave(), "hosts": {HOSTS[0]: {"instance": "i", "variables": "v"}}, "roles": {}}
+    assert told(older_inputs) == [f"{HOSTS[0]}: not configured as declared"], "a refresh before the first up"
 
 
 def test_a_failed_host_is_named_and_the_next_up_runs_it_alone(playbooks: Playbooks) -> None:
@@ -109,13 +135,13 @@ def test_a_host_that_was_not_current_for_the_last_declaration_may_be_for_this_on
 ) -> None:
     """After an `up` that failed half way, a refresh still compares with the declaration before it."""
     lifecycle = ConfigurationLifecycle()
-    ensure(wave(roles={"base": "r2"}))
+    ensure(wave(base="r2"))
     seen = lifecycle.observe(wave())
     assert len(seen.drift) == len(HOSTS)
-    lifecycle.ensure(wave(roles={"base": "r2"}), state(seen))
+    lifecycle.ensure(wave(base="r2"), state(seen))
     assert playbooks.runs == [list(HOSTS)], "they took it already"
     differs = Observed(["tokyo-gpu-0: base: /etc/hosts differs"], {"found": {"tokyo-gpu-0": "differs"}})
-    lifecycle.ensure(wave(roles={"base": "r2"}), state(differs))
+    lifecycle.ensure(wave(base="r2"), state(differs))
     assert playbooks.runs[1:] == [["tokyo-gpu-0"]], "what really differs is converged"
 
 
@@ -177,9 +203,11 @@ def test_a_current_host_that_is_silent_is_asked_again_and_converged_only_where_i
     made = lifecycle.ensure(wave(), state(seen))
     assert set(asked[-2]) == set(HOSTS)
     assert playbooks.runs[1:] == [[HOSTS[1]]], "the first has nothing to do, the last is still silent"
+    assert playbooks.roles[1:] == [{"base": [HOSTS[1]]}], "Consul is as it was sealed"
     assert made == {
         "unreachable": [HOSTS[2]],
         "found": {HOSTS[2]: "did not answer"},
+        "differing": {},
         "drift": [f"{HOSTS[2]}: did not answer"],
     }
     scans[HOSTS[1]] = report(HOSTS[1])
@@ -196,7 +224,7 @@ def test_a_run_that_dies_half_way_has_converged_nothing(
 
     monkeypatch.setattr(component, "run_playbook", dies)
     with pytest.raises(KeyboardInterrupt):
-        ensure(wave(roles={"base": "r2"}))
+        ensure(wave(base="r2"))
     assert len(told(wave())) == 3, "not even the old roles are known to be there"
     assert playbooks.runs == [list(HOSTS)]
 

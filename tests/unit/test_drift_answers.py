@@ -121,7 +121,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("checkout")
         patch.setattr(manifests, "ROOT", folder)
         patch.setattr(seal, "load_contract", lambda _path: CONTRACT)
-        patch.setattr(seal, "role_inputs", lambda _contract: INPUTS)
+        patch.setattr(seal, "role_inputs", lambda _contract, _identities: INPUTS)
 
         async def open_way(_trips: trip.Trips, host: str) -> Way:
             await asyncio.sleep(0)

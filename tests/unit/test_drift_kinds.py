@@ -115,7 +115,7 @@ async def execute(connection, command, data, *limits):
 scan.NODE_COPY = seal.NODE_COPY = str(Path("copy.json").resolve())
 trip.Trips.open, trip.Trips.as_root = connect, lambda trips, host, command: command
 trip.execute = seal.execute = execute
-seal.load_contract, seal.role_inputs = lambda path: contract, lambda contract: inputs
+seal.load_contract, seal.role_inputs = lambda path: contract, lambda contract, identities: inputs
 if sys.argv[1:]:
     answer = {"problems": seal.seal_run("s", {host: json.loads(Path(sys.argv[1]).read_text())["node"]})}
 else:

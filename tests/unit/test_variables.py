@@ -11,7 +11,6 @@ from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
-from infra.drift.inputs import role_inputs
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.roles import role_hosts, role_order
@@ -138,9 +137,9 @@ def test_every_fabric_interface_knows_its_rail(fabric: Contract) -> None:
 
 
 def test_a_hosts_own_interfaces_count_when_it_is_asked_what_is_stale(fabric: Contract) -> None:
-    first, second = (role_inputs(fabric)[name] for name in ("r-gpu-0", "r-gpu-1"))
-    assert first["roce"] != second["roce"]
-    assert first["base"] == second["base"]
+    own = host_variables(fabric)
+    first, second = (own[name]["roce_interfaces"] for name in ("r-gpu-0", "r-gpu-1"))
+    assert first != second
 
 
 def test_every_variable_is_one_its_role_knows(contract: Contract, fabric: Contract) -> None:

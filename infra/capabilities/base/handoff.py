@@ -8,7 +8,12 @@ from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE
 from infra.ground.groups import group_name
 
-ROLES = (Role("base", lambda _contract: EVERYONE),)
+
+def _addresses(contract: Contract) -> dict[str, str]:
+    return {name: str(host.address) for name, host in contract.hosts.items()}
+
+
+ROLES = (Role("base", lambda _contract: EVERYONE, reads=_addresses),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

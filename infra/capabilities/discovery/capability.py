@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from infra.capabilities.discovery import servers
 from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
-from infra.capabilities.discovery.section import Datacenter, DiscoverySection, Service
+from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, MadeSecret, Planned, Report
 from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports
@@ -64,7 +64,7 @@ class Discovery(Capability[DiscoverySection]):
 
     def secrets(self, plan: DiscoverySection) -> Mapping[str, MadeSecret]:
         """For gossip, certificates and tokens."""
-        return {"consul-gossip": "random", "consul-ca": "authority", "consul-acl": "random"}
+        return SECRETS
 
     def report(self, plan: DiscoverySection) -> Report:
         """Datacenters with their servers, and where rights are granted."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from infra.capabilities.discovery.section import DiscoverySection
+from infra.capabilities.discovery.section import SECRETS, DiscoverySection
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -14,7 +14,7 @@ def _hosts(contract: Contract) -> HostSet:
     return EVERYONE if contract.section(DiscoverySection) else NOBODY
 
 
-ROLES = (Role("consul", _hosts),)
+ROLES = (Role("consul", _hosts, lambda _contract, _host: SECRETS),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

@@ -1,8 +1,17 @@
 """What roles are told of the service discovery."""
 
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from infra.ground.capability import MadeSecret
 from infra.ground.contract import Part, Section
+
+SECRETS: Mapping[str, MadeSecret] = {
+    "consul-gossip": "random",
+    "consul-ca": "authority",
+    "consul-acl": "random",
+}
+"""For gossip, certificates and tokens."""
 
 
 class Datacenter(Part):

@@ -6,7 +6,7 @@ from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.wan.links import tunnel_secret
 from infra.capabilities.wan.section import WanSection
 from infra.ground import addresses
-from infra.ground.capability import Role
+from infra.ground.capability import MadeSecret, Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
@@ -22,9 +22,21 @@ def _gateway_hosts(contract: Contract) -> HostSet:
     return HostSet(hosts=tuple(host for region in regions if region.routes for host in region.gateways))
 
 
+def _tunnel_keys(contract: Contract, host: str) -> dict[str, MadeSecret]:
+    """Both ends' keys of its region's tunnels: its own, and the public half of the far one."""
+    links = contract.need(WanSection).links
+    region = contract.region_of(host)
+    return {
+        tunnel_secret(name, end): "wireguard"
+        for name, link in links.items()
+        if region in link.ends and all(each.tunnel_address for each in link.ends.values())
+        for end in link.ends
+    }
+
+
 ROLES = (
     Role("tcp_tuning", lambda contract: HostSet(regions=_linked(contract))),
-    Role("wan_gateway", _gateway_hosts),
+    Role("wan_gateway", _gateway_hosts, _tunnel_keys),
 )
 
 

@@ -1,0 +1,288 @@
+"""What a role's work on a host depends on: a change runs the roles that it concerns, and where it does."""
+
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruamel.yaml import YAML
+
+from infra import capabilities, files
+from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
+from infra.drift import inputs
+from infra.drift.inputs import options, role_inputs
+from infra.errors import CausewayError
+from infra.ground import secrets
+from infra.ground.contract import Contract
+from infra.inventory import overrides
+from infra.inventory.groups import group_hosts, inventory_data
+from infra.inventory.roles import role_order
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+GPU, CONTROL = "tokyo-gpu-0", "tokyo-control-0"
+Change = tuple[str, str]
+"""Host and role."""
+
+
+@cache
+def declared() -> dict[str, Any]:
+    """The default stack, with a fabric in Tokyo and a tunnel between gateways."""
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
+    for region in data["regions"]:
+        region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
+    tokyo = data["regions"][0]
+    tokyo["fabric"] = {"kind": "rail_optimized", "radix": 64, "rails": 2, "link_gbps": 400}
+    next(pool for pool in tokyo["pools"] if pool["role"] == "gpu")["nics"] = 2
+    data["wan_links"][0]["kind"] = "vpn"
+    return data
+
+
+def contract_of(change: Callable[[dict[str, Any]], Any] = lambda _data: None) -> Contract:
+    data = ClusterSpec.model_validate(declared()).model_dump(mode="json", exclude_defaults=True)
+    change(data)
+    spec = ClusterSpec.model_validate(data)
+    return build_contract(spec, make_plan(spec), "s")
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    return contract_of()
+
+
+def own_checkout(folder: Path, patch: pytest.MonkeyPatch) -> Path:
+    """Roles and playbooks that may be changed; secrets with what `up` would have written."""
+    shutil.copytree(ROOT / "roles", folder / "roles", ignore=shutil.ignore_patterns("molecule"))
+    shutil.copytree(ROOT / "playbooks", folder / "playbooks")
+    shutil.copy(ROOT / "ansible.cfg", folder)
+    (folder / "inventories" / "s").mkdir(parents=True)
+    for module in (files, inputs, overrides):
+        patch.setattr(module, "ROOT", folder)
+    patch.setattr(inputs, "secret_file", lambda stack, name: folder / stack / name)
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return own_checkout(tmp_path, monkeypatch)
+
+
+Inputs = dict[str, dict[str, str]]
+
+
+def changed(before: Inputs, after: Inputs) -> set[Change]:
+    """Hosts that were there before, with the roles whose inputs differ."""
+    return {
+        (host, role)
+        for host, roles in before.items()
+        for role, hash_ in roles.items()
+        if after[host].get(role) != hash_
+    }
+
+
+def on(inputs: Inputs, *roles: str, region: str = "") -> set[Change]:
+    return {(host, role) for host, own in inputs.items() for role in own if role in roles and region in host}
+
+
+def append(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text((path.read_text() if path.exists() else "") + text)
+
+
+@pytest.mark.usefixtures("checkout")
+def test_nothing_changed_nothing_runs(contract: Contract) -> None:
+    before = role_inputs(contract, {})
+    assert {role for roles in before.values() for role in roles} == set(role_order()), (
+        "all roles are looked at"
+    )
+    assert role_inputs(contract_of(), {}) == before
+
+
+@pytest.mark.parametrize("role", role_order())
+def test_a_comment_in_a_role_concerns_that_role_alone(role: str, contract: Contract, checkout: Path) -> None:
+    before = role_inputs(contract, {})
+    append(checkout / "roles" / role / "tasks" / "main.yml", "# why\n")
+    assert changed(before, role_inputs(contract, {})) == on(before, role)
+
+
+@pytest.mark.parametrize("file", ["roles/base/README.md", "roles/base/molecule/default/verify.yml"])
+def test_what_no_node_gets_concerns_none(file: str, contract: Contract, checkout: Path) -> None:
+    before = role_inputs(contract, {})
+    append(checkout / file, "more\n")
+    assert role_inputs(contract, {}) == before
+
+
+def test_of_a_play_and_ansibles_settings_comments_do_not_count(contract: Contract, checkout: Path) -> None:
+    before, plays, settings = (
+        role_inputs(contract, {}),
+        checkout / "playbooks" / "roles.yml",
+        checkout / "ansible.cfg",
+    )
+    append(plays, "# why\n")
+    append(settings, "\n# why\n")
+    assert role_inputs(contract, {}) == before
+    plays.write_text(plays.read_text().replace("- role: consul", "- role: consul\n      become: true"))
+    assert changed(before, role_inputs(contract, {})) == on(before, "consul")
+    append(settings, "\n[privilege_escalation]\nbecome_flags = -H\n")
+    assert changed(before, role_inputs(contract, {})) == on(before, *role_order())
+
+
+@pytest.mark.usefixtures("checkout")
+def test_a_declared_value_runs_the_roles_that_read_it(contract: Contract) -> None:
+    before = role_inputs(contract, {})
+
+    def after(change: Callable[[dict[str, Any]], Any]) -> set[Change]:
+        return changed(before, role_inputs(contract_of(change), {}))
+
+    tokyo = lambda data: data["regions"][0]  # noqa: E731 - one word for it
+    assert after(lambda data: tokyo(data).update(timezone="Asia/Seoul")) == on(before, "base", region="tokyo")
+    assert after(lambda data: data.update(authorized_keys=["ssh-ed25519 AAAA a@b"])) == on(before, "base")
+    rate = after(lambda data: data["wan_links"][0].update(bandwidth_mbps=5000))
+    assert (CONTROL, "tcp_tuning") in rate
+    assert {role for _, role in rate} == {"tcp_tuning", "wan_gateway"}
+    marking = after(lambda data: tokyo(data)["fabric"].update(roce={"dscp": 30}))
+    assert on(before, "roce") <= marking <= on(before, "roce", "wan_gateway", region="tokyo")
+
+
+@pytest.mark.usefixtures("checkout")
+def test_one_node_more_runs_only_what_reads_others(contract: Contract) -> None:
+    before = role_inputs(contract, {})
+
+    def more(data: dict[str, Any]) -> None:
+        next(pool for pool in data["regions"][0]["pools"] if pool["role"] == "gpu")["count"] += 1
+
+    after = role_inputs(contract_of(more), {})
+    assert len(after) == len(before) + 1
+    assert changed(before, after) == on(before, "base"), "it writes all names to /etc/hosts"
+
+
+@pytest.mark.usefixtures("checkout")
+def test_another_machine_by_the_same_name_takes_all_roles(contract: Contract) -> None:
+    machines = {name: f"instance {name}" for name in contract.hosts}
+    before = role_inputs(contract, machines)
+    after = role_inputs(contract, machines | {GPU: "instance another"})
+    assert changed(before, after) == {(GPU, role) for role in before[GPU]}
+
+
+@pytest.mark.parametrize(
+    ("secret", "role"), [("consul-gossip", "consul"), ("wireguard-trans-sea-tokyo", "wan_gateway")]
+)
+def test_a_secret_runs_the_roles_that_read_it(
+    secret: str, role: str, contract: Contract, checkout: Path
+) -> None:
+    roles = capabilities.roles().values()
+    kinds = {
+        name: kind
+        for role in roles
+        for host in contract.hosts
+        for name, kind in role.secrets(contract, host).items()
+    }
+    for name, kind in kinds.items():
+        secrets.write(checkout / "s" / name, secrets.GENERATORS[kind]())
+    before = role_inputs(contract, {})
+    again = {
+        name: secrets.fingerprint(secrets.read(checkout / "s" / name, kind) or {})
+        for name, kind in kinds.items()
+    }
+    assert role_inputs(contract, {}, lambda name, _kind: again[name]) == before, "a roll-out and a scan agree"
+    secrets.write(checkout / "s" / secret, secrets.GENERATORS[kinds[secret]]())
+    assert changed(before, role_inputs(contract, {})) == on(before, role)
+
+
+TARGETS = ("all", "region_tokyo", "pool_shanghai_gpu", "role_gateway", "feature_roce", GPU)
+
+
+@pytest.fixture(scope="module")
+def shared_checkout(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        yield own_checkout(tmp_path_factory.mktemp("checkout"), patch)
+
+
+@given(data=st.data())
+def test_a_users_variable_runs_the_roles_that_have_it_where_it_is_set(
+    data: st.DataObject, contract: Contract, shared_checkout: Path
+) -> None:
+    folder = shared_checkout / "inventories" / "s"
+    role, target = data.draw(st.sampled_from(role_order())), data.draw(st.sampled_from(TARGETS))
+    name = data.draw(st.sampled_from([*options(role), "not_of_any_role", f"{role}_more"]))
+    value = data.draw(st.sampled_from([1, "text", True, [1, "two"], {"a": None}]))
+    before = role_inputs(contract, {})
+    kind = "host_vars" if target == GPU else "group_vars"
+    file = folder / kind / data.draw(st.sampled_from([f"{target}.yml", f"{target}/more.yml", target]))
+    file.parent.mkdir(parents=True)
+    YAML().dump({name: value}, file)
+    try:
+        after = role_inputs(contract, {})
+    finally:
+        shutil.rmtree(folder / kind)
+    members = {GPU} if target == GPU else group_hosts(inventory_data(contract, ROOT), [target])
+    expected = {
+        (host, each)
+        for host in members
+        for each in before[host]
+        if name in {option for used in inputs.used_roles(each) for option in options(used)}
+    }
+    assert changed(before, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "concerned"),
+    [
+        ("group_vars/all.yml", "mine: 1\nbase_timezone: '{{ mine }}'\n", ("base",)),
+        ("group_vars/racks.yml", "consul_dns: stub\n", ("consul",)),
+        ("group_vars/all/vault.yml", "$ANSIBLE_VAULT;1.1;AES256\n6162\n", role_order()),
+        ("more_hosts.ini", "[racks]\ntokyo-gpu-0\n", role_order()),
+    ],
+    ids=["a template", "a group of the user's", "a vault", "another inventory"],
+)
+def test_what_cannot_be_told_apart_counts_for_more(
+    file: str, text: str, concerned: tuple[str, ...], contract: Contract, checkout: Path
+) -> None:
+    before = role_inputs(contract, {})
+    append(checkout / "inventories" / "s" / file, text)
+    assert changed(before, role_inputs(contract, {})) == on(before, *concerned)
+
+
+def test_a_template_follows_what_it_asks_for(contract: Contract, checkout: Path) -> None:
+    file = checkout / "inventories" / "s" / "group_vars" / "all.yml"
+    append(file, "mine: Asia/Tokyo\nbase_timezone: '{{ mine }}'\n")
+    before = role_inputs(contract, {})
+    file.write_text(file.read_text().replace("Asia/Tokyo", "Asia/Seoul"))
+    assert changed(before, role_inputs(contract, {})) == on(before, "base")
+
+
+def test_a_role_that_another_one_uses_is_part_of_it(contract: Contract, checkout: Path) -> None:
+    before = role_inputs(contract, {})
+    ways = {
+        "tcp_tuning": (
+            "tasks/more.yml",
+            "- block:\n    - include_role: {name: helper}\n",
+        ),
+        "roce": ("meta/main.yml", "dependencies: [{role: helper}]\n"),
+        "wan_gateway": ("library/more.py", "from ansible.module_utils.causeway_helper import x\n"),
+    }
+    for role, (file, text) in ways.items():
+        target = checkout / "roles" / role / file
+        target.unlink(missing_ok=True)
+        append(target, text)
+    append(checkout / "roles" / "helper" / "module_utils" / "causeway_helper.py", "x = 1\n")
+    spec = "argument_specs: {main: {options: {helper_days: {type: int}}}}\n"
+    append(checkout / "roles" / "helper" / "meta" / "argument_specs.yml", spec)
+    using = role_inputs(contract, {})
+    assert changed(before, using) == on(before, *ways)
+    append(checkout / "roles" / "helper" / "tasks" / "main.yml", "# why\n")
+    assert changed(using, role_inputs(contract, {})) == on(before, *ways)
+    using = role_inputs(contract, {})
+    append(checkout / "inventories" / "s" / "group_vars" / "all.yml", "helper_days: 3\n")
+    assert changed(using, role_inputs(contract, {})) == on(before, *ways)
+    append(target, "")
+    task = "- ansible.builtin.include_role:\n    name: '{{ any }}'\n"
+    append(checkout / "roles" / "base" / "tasks" / "odd.yml", task)
+    with pytest.raises(CausewayError, match="has to name them"):
+        role_inputs(contract, {})
