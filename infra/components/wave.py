@@ -16,6 +16,7 @@ from infra.errors import CausewayError
 from infra.files import write_file
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import INSTANCE, load_identities
+from infra.inventory.roles import role_order
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 from infra.stack import stack_dir
 
@@ -229,8 +230,9 @@ def _by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str
 
 def _what_runs(due: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """One line: each role with the number of hosts that it runs on."""
-    counts = {role: len(hosts) for role, hosts in _by_role(due, due).items()}
-    yield f"{len(due)} hosts: " + ", ".join(f"{role} on {count}" for role, count in counts.items())
+    hosts = _by_role(due, due)
+    counts = (f"{role} on {len(hosts[role])}" for role in role_order() if role in hosts)
+    yield f"{len(due)} host{'s' * (len(due) > 1)}: {', '.join(counts)}"
 
 
 def _in_order(properties: Properties, name: str, roles: Iterable[str]) -> list[str]:

@@ -58,8 +58,7 @@ def overrides(stack: str) -> Overrides:
     paths = [path for kind in KINDS for path in sorted((folder / kind).rglob("*")) if path.is_file()]
     files = tuple(_read(path, folder) for path in paths if path.suffix in SUFFIXES)
     rest = sorted(path for path in folder.glob("*") if path.name not in KINDS)
-    others = value_hash([tree_hash(str(path.relative_to(ROOT))) for path in rest])
-    return Overrides(files, others)
+    return Overrides(files, tree_hash(*(str(path.relative_to(ROOT)) for path in rest)))
 
 
 def _read(path: Path, folder: Path) -> File:

@@ -68,11 +68,28 @@ def test_a_changed_time_zone_reaches_the_nodes_of_its_region_and_no_others(check
         "configure-tokyo": "update",
         "verification": "update",
     }
-    checkout.up()
+    assert "2 hosts: base on 2\n" in checkout.up()
     zones = {node: checkout.on_node(node, "date", "+%Z") for node in before}
     assert zones == {"tokyo-control-0": "KST", "tokyo-gpu-0": "KST", "shanghai-control-0": "CST"}
     assert checkout.instances() == before, "the nodes are the same ones"
     assert checkout.configured()[len(runs) :] == [{"tokyo-control-0", "tokyo-gpu-0"}]
+
+
+@pytest.mark.usefixtures("standing")
+def test_a_comment_in_a_role_runs_that_role_alone(checkout: Checkout) -> None:
+    tasks = checkout.folder / "roles" / "tcp_tuning" / "tasks" / "main.yml"
+    before = tasks.read_text()
+    tasks.write_text(before + "# why\n")
+    scan = checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
+    assert "tcp_tuning: stale" in scan
+    assert "base: stale" not in scan
+    told = checkout.up()
+    assert "2 hosts: tcp_tuning on 2\n" in told
+    assert "1 host: tcp_tuning on 1\n" in told
+    checkout.run("exec", "causeway", "drift", checkout.stack)
+    assert checkout.changes() == {}
+    tasks.write_text(before)
+    checkout.up()
 
 
 @pytest.mark.usefixtures("standing")
@@ -120,7 +137,8 @@ def test_a_pool_grows_by_one_node_and_the_others_stay(checkout: Checkout) -> Non
     grown = changed(two_regions(checkout), 0, timezone="Asia/Seoul")
     grown["regions"][0]["pools"][1] |= {"count": 2}
     checkout.declare(grown)
-    checkout.up()
+    told = checkout.up()
+    assert "3 hosts: base on 3, tcp_tuning on 1, drift_watch on 1\n" in told, "the others learn a name"
     after = checkout.instances()
     assert set(after) - set(before) == {"tokyo-gpu-1"}
     assert before.items() <= after.items()

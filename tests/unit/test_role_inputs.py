@@ -104,6 +104,12 @@ def test_nothing_changed_nothing_runs(contract: Contract) -> None:
     assert role_inputs(contract_of(), {}) == before
 
 
+def test_what_up_itself_writes_concerns_none(contract: Contract, checkout: Path) -> None:
+    before = role_inputs(contract, {})
+    append(checkout / "inventories" / "s" / "causeway.yml", "plugin: causeway\n")
+    assert role_inputs(contract, {}) == before
+
+
 @pytest.mark.parametrize("role", role_order())
 def test_a_comment_in_a_role_concerns_that_role_alone(role: str, contract: Contract, checkout: Path) -> None:
     before = role_inputs(contract, {})
