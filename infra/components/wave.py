@@ -85,10 +85,10 @@ class ConfigurationLifecycle(Lifecycle):
     ) -> tuple[dict[str, list[str]], list[str]]:
         """Hosts with the roles that something differs of, and those that are silent still: they are asked
         again."""
-        found, differing = _last_found(known), dict(known.get("differing") or {})
+        found, differing = _last_found(known), known.get("differing")
         drifted = {
             # A state of an older version does not say which.
-            name: differing.get(name) or list(inputs["hosts"][name]["roles"])
+            name: list(inputs["hosts"][name]["roles"] if differing is None else differing.get(name, ()))
             for name, state in found.items()
             if state == DIFFERS and name in inputs["hosts"]
         }
