@@ -11,7 +11,7 @@ from infra.components.wave import Configuration, hosts_of
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.inventory.groups import group_hosts, inventory_data
-from infra.inventory.roles import role_order
+from infra.inventory.roles import role_order, roles_within
 
 
 class Rollout(pulumi.ComponentResource):
@@ -26,7 +26,7 @@ class Rollout(pulumi.ComponentResource):
         super().__init__("causeway:handoff:Rollout", cluster.spec.name, None, opts)
         self.inventory = inventory
         roles: dict[str, pulumi.Input[str]] = {
-            **{role: tree_hash(f"roles/{role}") for role in role_order()},
+            **{role: tree_hash(*(f"roles/{name}" for name in roles_within(role))) for role in role_order()},
             "playbooks": tree_hash("playbooks", "ansible.cfg"),
             "overrides": tree_hash(
                 *(f"inventories/{cluster.stack}/{kind}" for kind in ("group_vars", "host_vars"))

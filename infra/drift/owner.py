@@ -1,0 +1,22 @@
+"""The role that answers for a task: what a role includes, imports or depends on is work of its own.
+
+Knows of Ansible's classes only what it asks for here; the callback and the strategy ask it.
+"""
+
+from typing import Any
+
+
+def owner_of(task: Any) -> Any:
+    """The role in whose name Ansible's TASK runs: the outermost; None for a task of no role."""
+    owner, node = None, task
+    while node is not None:
+        owner = getattr(node, "_role", None) or owner
+        node = getattr(node, "_parent", None)
+    while owner is not None and (parents := owner.get_parents()):
+        owner = parents[0]  # of a dependency, which has no task that includes it
+    return owner
+
+
+def role_name(role: Any) -> str:
+    """A role's plain name."""
+    return str(role.get_name(include_role_fqcn=False))
