@@ -61,7 +61,7 @@ def _named_in(folder: Path) -> Iterator[str]:
             if not any(word in text for word in (*INCLUDES, DEPENDENCIES)):
                 continue  # most files, and reading YAML is slow
             for name in _names(YAML(typ="safe").load(text)):
-                if not isinstance(name, str) or "{{" in name:
+                if not isinstance(name, str) or not name or "{{" in name:
                     says = f"{file}: which role it includes cannot be told from {name!r}"
                     raise CausewayError(
                         says, hint="write the role's name: its files count as those of this one"

@@ -13,6 +13,9 @@ import pulumi
 import pytest
 from pulumi.runtime import config, mocks, rpc, stack
 
+from infra.files import tree_hash
+from infra.inventory.roles import role_order
+
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 STACK = "components"
@@ -240,6 +243,13 @@ def test_the_same_declaration_gives_the_same_names_and_inputs(program: Program) 
         for requests in (first, second)
     ]
     assert providers[0] == providers[1]
+
+
+def test_a_waves_roles_are_those_of_plays_each_with_what_it_includes(program: Program) -> None:
+    roles = inputs(program(declaration()), "configure-tokyo+old")["roles"]
+    assert set(role_order()) <= set(roles)
+    assert roles["consul"] == tree_hash("roles/consul", "roles/pki")
+    assert roles["base"] == tree_hash("roles/base")
 
 
 def test_a_changed_time_zone_touches_the_hand_off_and_its_regions_wave(program: Program) -> None:

@@ -1,6 +1,6 @@
 """Rules every role keeps.
 
-A role is a feature, with a play and a group, or a helper, which features include: `infra.inventory.roles` tells.
+A role is a feature, with a play and a group, or a helper, which features include (infra.inventory.roles).
 """
 
 import importlib.util

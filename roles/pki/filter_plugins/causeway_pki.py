@@ -1,4 +1,4 @@
-"""The filter of the role pki: a node's certificate, signed on the controller, which the authority's key never leaves."""
+"""The filter of the role pki: the controller signs certificates, and the authority's key never leaves it."""
 
 from __future__ import annotations
 

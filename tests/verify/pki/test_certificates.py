@@ -10,7 +10,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 
 FOLDER = "/etc/pki-user"
 
-# What a client says that believes the authority in argv[1] and wants the name in argv[2]: "" where all is well.
+# What a client that believes the authority in argv[1] says of the name in argv[2]; "" where all is well.
 CONNECT = """
 import json, socket, ssl, sys
 context = ssl.create_default_context(cadata=sys.argv[1])

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Answers over TLS at port 8443 with the certificate that it was started with, or told to read again (SIGHUP)."""
+"""Answers over TLS at port 8443, with the certificate that is there when it starts, or is sent a SIGHUP."""
 
 import http.server
 import signal
