@@ -8,12 +8,9 @@ from typing import Any
 
 def owner_of(task: Any) -> Any:
     """The role in whose name Ansible's TASK runs: the outermost; None for a task of no role."""
-    owner, node = None, task
-    while node is not None:
-        owner = getattr(node, "_role", None) or owner
-        node = getattr(node, "_parent", None)
+    owner = task._role
     while owner is not None and (parents := owner.get_parents()):
-        owner = parents[0]  # of a dependency, which has no task that includes it
+        owner = parents[0]  # Ansible loads a role anew wherever it is included: there is one
     return owner
 
 

@@ -22,7 +22,7 @@ PROVES = ("consul", "discovery")
 SERVERS = [f"tokyo-control-{number}" for number in range(3)]
 FAR = "shanghai-control-0"
 CLIENT = "tokyo-gpu-0"
-CERTIFICATE = "/etc/consul.d/agent.pem"
+CERTIFICATE, KEY = "/etc/consul.d/agent.pem", "/etc/consul.d/agent-key.pem"
 CUT_S = 60
 """Long enough that each region has given the other up."""
 ANSWER_S = 20
@@ -224,22 +224,23 @@ def refused_by(stack: Checkout, since: str) -> set[str]:
 
 def test_a_certificate_that_is_lost_or_ends_soon_is_named_and_repaired(stack: Checkout) -> None:
     near = ending(stack, datetime.now(UTC) + timedelta(days=30))
-    stack.on_node(CLIENT, "rm", CERTIFICATE)
+    stack.on_node(CLIENT, "rm", CERTIFICATE, KEY)
     assert re.search(rf"{CERTIFICATE}.*is absent, expected a file", drift_of_consul(stack))
     assert "consul : Configure the agent" not in repair(stack), "only what brings it back"
     assert stack.on_node(CLIENT, "openssl", "verify", "-CAfile", "/etc/consul.d/ca.pem", CERTIFICATE)
+    drift_of_consul(stack, expect=0)  # what was made anew is sealed
     put(stack, CLIENT, CERTIFICATE, near)
-    assert re.search(rf"certificate {CERTIFICATE}.*is to be renewed", drift_of_consul(stack))
+    assert re.search(rf"certificate {CERTIFICATE}.*ends soon, and is to be renewed", drift_of_consul(stack))
     repair(stack)
     lasts = ("openssl", "x509", "-in", CERTIFICATE, "-noout", "-checkend", str(120 * 86400))
     assert "will not expire" in stack.on_node(CLIENT, *lasts)
     wait_for(lambda: CLIENT in tried(stack, CLIENT, "catalog nodes"), "the agent to work with it")
 
 
-def drift_of_consul(stack: Checkout) -> str:
-    """What a scan says of the role on the client: it finds differences."""
+def drift_of_consul(stack: Checkout, expect: int = 3) -> str:
+    """What a scan says of the role on the client, and how it ends: it finds differences."""
     words = ("causeway", "drift", stack.stack, "--host", CLIENT, "--role", "consul")
-    return stack.run("exec", *words, expect=3)
+    return stack.run("exec", *words, expect=expect)
 
 
 def repair(stack: Checkout) -> str:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from base64 import b64encode
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from infra.drift.kinds import kind_of
@@ -116,6 +117,7 @@ USAGES = st.lists(st.sampled_from(BOTH), min_size=1, max_size=2, unique=True)
 
 
 @given(ASKED, USAGES, st.integers(1, 5000), DNS_NAMES | ADDRESSES)
+@example([".".join(["long"] * 20), "short.example"], BOTH, 100, "other.example")
 @settings(max_examples=60)
 def test_what_is_issued_is_believed_for_its_names_and_its_time_and_no_other(
     folder: Path, sign: Sign, names: list[str], usages: list[str], days: int, stranger: str
@@ -248,12 +250,14 @@ def make_key(tmp_path: Path) -> Key:
     owner = {"owner": Path("/").owner(), "group": Path("/").group()}
     there = {"path": str(tmp_path / "key.pem"), "certificate": str(tmp_path / "certificate.pem")}
 
-    def run(*, check: bool = False, expect: int = 0, **changes: str) -> dict[str, Any]:
+    def run(
+        *, check: bool = False, expect: int = 0, programs: str = "/usr/bin:/bin", **changes: str
+    ) -> dict[str, Any]:
         given = {**there, **owner, "mode": "0640", **changes, "_ansible_check_mode": check}
         done = subprocess.run(
             [sys.executable, ROLE / "library" / "causeway_pki_key.py"],
             input=json.dumps({"ANSIBLE_MODULE_ARGS": given}),
-            env={"PATH": "/usr/bin:/bin", "ANSIBLE_DEBUG_MODULE": ""},
+            env={"PATH": programs},
             text=True,
             capture_output=True,
             check=False,
@@ -280,9 +284,11 @@ def test_a_key_is_made_once_and_stays(make_key: Key, tmp_path: Path) -> None:
     assert not again["changed"]
     assert key.read_text() == text
     assert make_key(mode="0600")["changed"]
+    assert make_key(mode="0600", path=str(tmp_path / "other.pem"))["changed"], "by its making alone"
+    (tmp_path / "other.pem").unlink()
     assert f"{key.stat().st_mode & 0o777:04o}" == "0600"
     assert list(tmp_path.iterdir()) == [key]
-    assert again["governs"] == [{"kind": "file", "key": str(key)}]
+    assert again["governs"] == [{"kind": "file", "key": str(key), "how": {"generated": True}}]
     made = x509.load_pem_x509_csr(again["node"]["request"].encode())
     held = serialization.load_pem_private_key(text.encode(), password=None)
     assert made.is_signature_valid
@@ -305,15 +311,22 @@ def test_where_no_key_can_be_the_reason_is_said_and_nothing_is_left(make_key: Ke
     assert make_key(path=nowhere, check=True)["changed"], "a folder that check mode has not made"
     assert list(tmp_path.iterdir()) == []
     assert "is a directory" in make_key(path=str(tmp_path), expect=1)["msg"]
+    assert "openssl" in make_key(programs="/none", expect=1)["cmd"]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("days", "lasts"), [(99, True), (101, False)])
-def test_a_scan_sees_that_a_certificate_ends_soon(tmp_path: Path, sign: Sign, days: int, lasts: bool) -> None:
+def test_a_scan_sees_that_a_certificate_ends_soon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sign: Sign, days: int, lasts: bool
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # a look sets its own
     file, kind = tmp_path / "certificate.pem", kind_of("certificate", "")
     look = kind.look
     assert look
     node = Look.__new__(Look)  # it asks nothing of it
     assert look(node, str(file), {"days": days}) == {"lasts": None}
+    said = [kind.explain({"lasts": True}, {"lasts": now}) for now in (None, False)]
+    assert said == ["is gone", "has ended or ends soon, and is to be renewed"]
     file.write_text(sign())
     assert look(node, str(file), {"days": str(days)}) == {"lasts": lasts}
     file.write_text("no certificate")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Found, How, Kind, is_flag
 from infra.drift.looks import Look
 from infra.drift.node import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def look_at_certificate(node: Look, key: str, how: How) -> Found:
@@ -24,12 +28,13 @@ def look_at_certificate(node: Look, key: str, how: How) -> Found:
 
 # On the controller
 
-KINDS = (
-    Kind(
-        "certificate",
-        look_at_certificate,
-        {"lasts": is_flag},
-        said={"lasts": "is to be renewed: it is gone, has ended or will end soon"},
-        stands_alone=True,
-    ),
-)
+
+class Certificate(Kind):
+    """A certificate, of which time alone makes a difference."""
+
+    def explain(self, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+        """What is to be done about it."""
+        return "is gone" if found.get("lasts") is None else "has ended or ends soon, and is to be renewed"
+
+
+KINDS = (Certificate("certificate", look_at_certificate, {"lasts": is_flag}, stands_alone=True),)

@@ -97,7 +97,7 @@ def main() -> None:
         changed = module.set_owner_if_different(str(key), module.params["owner"], changed)
         changed = module.set_group_if_different(str(key), module.params["group"], changed)
     held = certificate.read_text(errors="replace") if certificate.is_file() else ""
-    governs = [{"kind": "file", "key": str(key)}]
+    governs = [{"kind": "file", "key": str(key), "how": {"generated": True}}]
     module.exit_json(changed=changed, node={"request": request, "certificate": held}, governs=governs)
 
 
