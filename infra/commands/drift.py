@@ -12,7 +12,7 @@ from infra.drift import report
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
 from infra.ground.contract import load_contract
-from infra.inventory.roles import role_order
+from infra.inventory.roles import helper_roles, role_order
 from infra.stack import stack_dir
 
 
@@ -80,8 +80,9 @@ def _known(what: str, names: list[str], known: Iterable[str]) -> None:
 def _coverage(roles: list[str]) -> ExitCode:
     from infra.drift import coverage  # reads YAML, which a scan has no use for
 
-    _known("role", roles, role_order())
-    for role in roles or role_order():
+    known = (*role_order(), *helper_roles())
+    _known("role", roles, known)
+    for role in roles or known:
         found = coverage.role_coverage(role)
         count = f"{len(found.covered)} of {found.total} state-changing tasks"
         print(f"{role}: {count} covered ({found.percent:.0f} %)")

@@ -5,8 +5,7 @@ changed since it was sealed.
 """
 
 import configparser
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,22 +15,19 @@ import yaml
 
 from infra import ROOT, capabilities
 from infra.drift.assembly import probe_source
-from infra.errors import CausewayError
 from infra.files import tree_hash, value_hash
 from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.overrides import Overrides, overrides
-from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.roles import role_hosts, role_order, roles_within
 from infra.stack import secret_file
 
 Fingerprint = Callable[[str, str], str]
 """Name and kind of a secret → its fingerprint."""
 COMPUTED: Mapping[str, Callable[[], str]] = {"causeway_probe": probe_source}
 """Lookup plugins of roles that answer with something of ours → what that is today."""
-INCLUDES = ("include_role", "import_role")
-OWN_MODULE_UTILS = re.compile(rb"ansible\.module_utils(?:\.| import )(causeway_\w+)")
 
 
 def role_inputs(
@@ -75,7 +71,7 @@ class Sources:
 
 def sources_of(role: str) -> Sources:
     """A role's own, with all roles that it uses."""
-    used = sorted(used_roles(role))
+    used = roles_within(role, ROOT)
     computed = {
         plugin.stem: COMPUTED[plugin.stem]()
         for each in used
@@ -86,43 +82,10 @@ def sources_of(role: str) -> Sources:
     return Sources(value_hash(parts), frozenset(name for each in used for name in options(each)))
 
 
-def used_roles(role: str) -> set[str]:
-    """The role, and all whose tasks or module utilities it uses, directly or not."""
-    found, todo = set[str](), [role]
-    while todo:
-        if (each := todo.pop()) not in found and (ROOT / "roles" / each).is_dir():
-            found.add(each)
-            todo += _uses(ROOT / "roles" / each)
-    return found
-
-
 def options(role: str) -> list[str]:
     """The variables that a role says it has, whichever of its entry points takes them."""
     specs = _yaml(ROOT / "roles" / role / "meta" / "argument_specs.yml") or {}
     return [name for entry in specs.get("argument_specs", {}).values() for name in entry.get("options", {})]
-
-
-def _uses(role: Path) -> Iterator[str]:
-    for file in (*role.glob("tasks/**/*.yml"), *role.glob("handlers/**/*.yml")):
-        yield from _included(_yaml(file) or [])
-    for dependency in (_yaml(role / "meta" / "main.yml") or {}).get("dependencies", []):
-        yield dependency if isinstance(dependency, str) else dependency.get("role") or dependency["name"]
-    for file in role.glob("*/*.py"):
-        for name in OWN_MODULE_UTILS.findall(file.read_bytes()):
-            shared = ROOT.glob(f"roles/*/module_utils/{name.decode()}.py")
-            yield from (path.parents[1].name for path in shared)
-
-
-def _included(tasks: Any) -> Iterator[str]:
-    """The roles that tasks include, in blocks too. One whose name is a template could be any: refused."""
-    for task in tasks if isinstance(tasks, list) else []:
-        for key, value in task.items():
-            if key in ("block", "rescue", "always"):
-                yield from _included(value)
-            elif key.rpartition(".")[2] in INCLUDES:
-                if "{{" in value["name"]:
-                    raise CausewayError(f"{value['name']}: a role that uses others has to name them")
-                yield value["name"]
 
 
 def _play(role: str) -> Any:

@@ -3,11 +3,12 @@
 playbooks/repair.yml carries it out; its tasks call this as the action `causeway_drift_plan`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from infra.drift.findings import MANIFEST_ROLE, HostReport, RoleReport
+from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
+from infra.drift.journal import Change, noted_changes
 from infra.drift.kinds import kind_of
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
@@ -81,9 +82,13 @@ def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
     return sorted({task for entry in part.entries for task in entry.tasks} - needed)
 
 
-def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
-    """What brings a host back of which the scan says that it differs."""
-    lines = [f"{difference.role}: {difference}" for difference in report.differences]
+def host_plan(report: HostReport, manifest: Manifest, changes: Collection[Change] = ()) -> HostPlan:
+    """What brings a host back of which the scan says that it differs.
+
+    CHANGES: what tasks changed since they were sealed. What is generated, and they made anew, goes unsaid.
+    """
+    anew = made_anew(manifest, changes)
+    lines = [f"{difference.role}: {difference}" for difference in report.differences if not anew(difference)]
     lines += map(report.unsettled, report.unsealed_roles)
     plan = HostPlan(report.drifted_roles, lines)
     for difference in report.differences:
@@ -98,6 +103,21 @@ def host_plan(report: HostReport, manifest: Manifest) -> HostPlan:
     return plan
 
 
+def made_anew(manifest: Manifest, changes: Collection[Change]) -> Callable[[Difference], bool]:
+    """Whether a difference is the content of what is generated (`how: {generated: true}`) and was changed.
+
+    A lost key or certificate cannot be as it was sealed again. The seal at the end of the run compares what
+    was written with what is found.
+    """
+    generated = {
+        (role, entry.kind, entry.key)
+        for role, part in manifest.roles.items()
+        for entry in part.entries
+        if entry.how.get("generated")
+    }.intersection(changes)
+    return lambda found: (found.role, found.kind, found.key) in generated and set(found.found) == {"digest"}
+
+
 def keep_login(found: Obstacles, fingerprint: str) -> None:
     """Leave the key that the repair itself logs in with where it is, also where it was not sealed."""
     kept = {
@@ -108,13 +128,18 @@ def keep_login(found: Obstacles, fingerprint: str) -> None:
 
 
 def plan(
-    stack: str, hosts: Iterable[str] | None, roles: Sequence[str] = (), withheld: Collection[str] = ()
+    stack: str,
+    hosts: Iterable[str] | None,
+    roles: Sequence[str] = (),
+    withheld: Collection[str] = (),
+    *,
+    repaired: bool = False,
 ) -> dict[str, Any]:
     """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings.
 
     `{"hosts": {host: HostPlan as a dict}, "roles": {host: [role to run]}, "unreachable": {host: why},
-    "unsettled": {host: [line]}, "said": [line]}`. WITHHELD are roles that may not run. CausewayError as
-    scan_stack has it.
+    "unsettled": {host: [line]}, "said": [line]}`. WITHHELD are roles that may not run. REPAIRED: the roles
+    have run, and nothing is sealed yet. CausewayError as scan_stack has it.
     """
     planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}}
     scanned = 0
@@ -124,7 +149,8 @@ def plan(
             planned["unreachable"][report.host] = report.message
         if report.drifted_roles and (manifest := load_manifest(stack, report.host)):
             try:
-                of_host = host_plan(report, manifest)
+                changes = noted_changes(stack, report.host) if repaired else ()
+                of_host = host_plan(report, manifest, changes)
             except Exception as error:  # what a node once said may make no sense; the others are repaired
                 planned["unreachable"][report.host] = f"its repair cannot be planned: {why(error)}"
                 continue

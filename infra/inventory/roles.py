@@ -1,12 +1,21 @@
 """The roles in the order in which they run, as `playbooks/roles.yml` has it, and the hosts that take them."""
 
+import re
+import shlex
+from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from infra import ROOT, capabilities
+from infra.errors import CausewayError
 from infra.ground.contract import Contract
 
+INCLUDES = ("include_role", "import_role")
+DEPENDENCIES = "dependencies"
+OWN_MODULE_UTILS = re.compile(r"ansible\.module_utils(?:\.| import )(causeway_\w+)")
 ORDER = ROOT / "playbooks" / "roles.yml"
 
 
@@ -23,3 +32,71 @@ def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
     if role not in known:
         raise ValueError(f"{role} is not one of {', '.join(role_order())}")
     return contract.members(known[role].hosts(contract))
+
+
+@cache
+def helper_roles() -> tuple[str, ...]:
+    """The roles that have no play of their own: others include them, and answer for what they do."""
+    included = (name for role in role_order() for name in roles_within(role)[1:])
+    return tuple(dict.fromkeys(name for name in included if name not in role_order()))
+
+
+def roles_within(role: str, root: Path = ROOT) -> tuple[str, ...]:
+    """A role, and all of the checkout that it includes, imports, depends on or has modules of; these in turn.
+
+    CausewayError where a file names one by a template: what it depends on could not be told.
+    """
+    found, todo = dict[str, None](), [role]
+    while todo:
+        name = todo.pop(0)
+        if name not in found and (root / "roles" / name).is_dir():
+            found[name] = None
+            todo += (*_named_in(root / "roles" / name), *_with_its_modules(root, name))
+    return tuple(found)
+
+
+def _with_its_modules(root: Path, role: str) -> Iterator[str]:
+    """The roles whose module utilities its modules import: Ansible finds those of every role."""
+    for file in sorted((root / "roles" / role).glob("*/*.py")):
+        for name in OWN_MODULE_UTILS.findall(file.read_text()):
+            yield from (found.parents[1].name for found in root.glob(f"roles/*/module_utils/{name}.py"))
+
+
+def _named_in(folder: Path) -> Iterator[str]:
+    """The roles that a role's own files name."""
+    for pattern in ("tasks/**/*.y*ml", "handlers/**/*.y*ml", "meta/main.y*ml"):
+        for file in sorted(folder.glob(pattern)):
+            text = file.read_text()
+            if not any(word in text for word in (*INCLUDES, DEPENDENCIES)):
+                continue  # most files, and reading YAML is slow
+            for name in _names(YAML(typ="safe").load(text)):
+                if not isinstance(name, str) or not name or "{{" in name:
+                    says = f"{file}: which role it includes cannot be told from {name!r}"
+                    raise CausewayError(
+                        says, hint="write the role's name: its files count as those of this one"
+                    )
+                yield name
+
+
+def _names(content: Any) -> Iterator[Any]:
+    """The names of roles in a file of tasks or in `meta/main.yml`, at any depth."""
+    if isinstance(content, list):
+        for item in content:
+            yield from _names(item)
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            if str(key).rpartition(".")[2] in INCLUDES:
+                yield _name(value, content.get("args"))
+            elif key == DEPENDENCIES and isinstance(value, list):
+                yield from (_name(item, None) for item in value)
+            else:
+                yield from _names(value)
+
+
+def _name(value: Any, more: Any) -> Any:
+    """Of `name=x`, `{name: x}`, `{role: x}` or, in a dependency, `x`, the x."""
+    if isinstance(value, str):
+        words = dict(word.partition("=")[::2] for word in shlex.split(value) if "=" in word)
+        value = words or {"name": value}
+    said = {**(more or {}), **(value or {})}
+    return said.get("name", said.get("role"))

@@ -19,7 +19,7 @@ from typing import Any
 
 from infra import ROOT
 from infra.ground.groups import group_name
-from infra.inventory.roles import role_order
+from infra.inventory.roles import helper_roles, role_order
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,14 @@ def of_hosts(hosts: Iterable[Any], inventory: Any, variables: Any, loader: Any) 
     addresses = dict(_address(host, variables, loader) for host in everybody)
     defaults = {
         feature: loader.load_from_file(str(defaults_file(feature)), trusted_as_template=True)
-        for feature in role_order()
+        for feature in _features()
     }
     return Expectations(tuple(_expectation(host, variables, defaults, loader) for host in hosts), addresses)
+
+
+def _features() -> tuple[str, ...]:
+    """What may have checks of its own: every role. Helpers have a group in their own tests only."""
+    return (*role_order(), *helper_roles())
 
 
 def defaults_file(feature: str) -> Path:
@@ -146,7 +151,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
 
     known = manager.get_vars(host=host)
     groups = {group.name for group in host.get_groups()}
-    features = tuple(name for name in role_order() if group_name("feature", name) in groups)
+    features = tuple(name for name in _features() if group_name("feature", name) in groups)
     merged = {key: value for name in features for key, value in defaults[name].items()} | known
     own = [key for name in features for key in defaults[name]]
     connection = ("ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_become")

@@ -22,6 +22,7 @@ PROVES = ("consul", "discovery")
 SERVERS = [f"tokyo-control-{number}" for number in range(3)]
 FAR = "shanghai-control-0"
 CLIENT = "tokyo-gpu-0"
+CERTIFICATE, KEY = "/etc/consul.d/agent.pem", "/etc/consul.d/agent-key.pem"
 CUT_S = 60
 """Long enough that each region has given the other up."""
 ANSWER_S = 20
@@ -199,9 +200,7 @@ def test_a_node_that_was_started_again_finds_names(stack: Checkout) -> None:
 
 
 def test_an_expired_certificate_is_refused_and_renewed(stack: Checkout) -> None:
-    file = "/etc/consul.d/agent.pem"
-    held = x509.load_pem_x509_certificate(stack.on_node(CLIENT, "cat", file).encode())
-    put(stack, CLIENT, file, past(held, stack.files / "secrets" / "consul-ca"))
+    put(stack, CLIENT, CERTIFICATE, ending(stack, datetime.now(UTC) - timedelta(days=1)))
     began = stack.on_node(SERVERS[0], "date", "+%F %T")
     stack.on_node(CLIENT, "systemctl", "restart", "--no-block", "consul")
     # Asked of the servers: the client's own command would refuse the certificate before they see it.
@@ -223,10 +222,38 @@ def refused_by(stack: Checkout, since: str) -> set[str]:
     return {node for node in (CLIENT, FAR) if f"{stack.address(node)}:" in lines}
 
 
-def past(certificate: x509.Certificate, authority: Path) -> str:
-    """The same certificate as it would be a day after its end."""
+def test_a_certificate_that_is_lost_or_ends_soon_is_named_and_repaired(stack: Checkout) -> None:
+    near = ending(stack, datetime.now(UTC) + timedelta(days=30))
+    stack.on_node(CLIENT, "rm", CERTIFICATE, KEY)
+    assert re.search(rf"{CERTIFICATE}.*is absent, expected a file", drift_of_consul(stack))
+    assert "consul : Configure the agent" not in repair(stack), "only what brings it back"
+    assert stack.on_node(CLIENT, "openssl", "verify", "-CAfile", "/etc/consul.d/ca.pem", CERTIFICATE)
+    drift_of_consul(stack, expect=0)  # what was made anew is sealed
+    put(stack, CLIENT, CERTIFICATE, near)
+    assert re.search(rf"certificate {CERTIFICATE}.*ends soon, and is to be renewed", drift_of_consul(stack))
+    repair(stack)
+    lasts = ("openssl", "x509", "-in", CERTIFICATE, "-noout", "-checkend", str(120 * 86400))
+    assert "will not expire" in stack.on_node(CLIENT, *lasts)
+    wait_for(lambda: CLIENT in tried(stack, CLIENT, "catalog nodes"), "the agent to work with it")
+
+
+def drift_of_consul(stack: Checkout, expect: int = 3) -> str:
+    """What a scan says of the role on the client, and how it ends: it finds differences."""
+    words = ("causeway", "drift", stack.stack, "--host", CLIENT, "--role", "consul")
+    return stack.run("exec", *words, expect=expect)
+
+
+def repair(stack: Checkout) -> str:
+    """What the repair prints that a scan of the client names."""
+    words = ("-i", f"inventories/{stack.stack}", "--limit", CLIENT, "--tags", "consul")
+    return stack.run("exec", "ansible-playbook", "playbooks/repair.yml", *words)
+
+
+def ending(stack: Checkout, end: datetime) -> str:
+    """The client's certificate as it would be with another end."""
+    certificate = x509.load_pem_x509_certificate(stack.on_node(CLIENT, "cat", CERTIFICATE).encode())
+    authority = stack.files / "secrets" / "consul-ca"
     key = serialization.load_pem_private_key(authority.read_bytes(), password=None)
-    end = datetime.now(UTC) - timedelta(days=1)
     builder = x509.CertificateBuilder(
         certificate.issuer, certificate.subject, certificate.public_key(), certificate.serial_number,
         end - timedelta(days=1), end, list(certificate.extensions),

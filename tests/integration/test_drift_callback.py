@@ -218,3 +218,67 @@ def test_a_repair_leaves_settled_tasks_out_and_is_a_run_in_part(
     again = converge()
     assert again["whole"]
     assert claims(again)["file plain"]["changed"]
+
+
+USER = """
+- name: Write
+  ansible.builtin.copy: {{content: hello, dest: "{there}/plain", mode: "0640"}}
+- name: Have it done
+  ansible.builtin.{how}: {{name: helper, tasks_from: certificate.yml}}
+  vars: {{helper_file: "{there}/given", helper_notify: [Touch]}}
+"""
+HELPER = """
+- name: Give
+  ansible.builtin.copy: {content: given, dest: "{{ helper_file }}", mode: "0640"}
+  notify: "{{ helper_notify }}"
+- name: Go deeper
+  ansible.builtin.import_tasks: deeper.yml
+"""
+DEEPER = """
+- name: Give more
+  ansible.builtin.copy: {content: more, dest: "{{ helper_file }}.more", mode: "0640"}
+- name: Never
+  ansible.builtin.copy: {content: x, dest: "{{ helper_file }}.never", mode: "0640"}
+  when: false
+"""
+DEPENDENCY = """
+- name: Lay the ground
+  ansible.builtin.copy: {{content: ground, dest: "{there}/ground", mode: "0640"}}
+"""
+
+
+@pytest.mark.parametrize("how", ["import_role", "include_role"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_what_a_role_includes_is_recorded_and_repaired_as_its_own(
+    converge: Callable[..., Records], tmp_path: Path, how: str, listed: bool
+) -> None:
+    there, roles = tmp_path / "node", tmp_path / "roles"
+    files = {
+        "one/tasks/main.yml": USER.format(there=there, how=how),
+        "one/meta/main.yml": "dependencies: [ground]\n",
+        "helper/tasks/certificate.yml": HELPER,
+        "helper/tasks/deeper.yml": DEEPER,
+        "ground/tasks/main.yml": DEPENDENCY.format(there=there),
+    }
+    for name, text in files.items():
+        (roles / name).parent.mkdir(parents=True, exist_ok=True)
+        (roles / name).write_text(text)
+    made = {"file plain", "file given", "file given.more", "file ground", "directory touched"}
+    records = converge(listed=listed)
+    assert set(claims(records)) == made
+    assert records["whole"]
+    assert records["handlers"] == ["Touch"]
+    assert set(json.loads((tmp_path / "record.json").read_text())["node"]) == {"one"}
+    if listed:
+        again = converge("--tags", "one")
+        assert set(claims(again)) == made - {"directory touched"}, "the tag of its play reaches all of them"
+        assert again["whole"]
+
+    (there / "given").unlink()
+    settled = "causeway_settled_tasks: {one: [Write, Give more, Lay the ground]}"
+    start = REPAIR.partition("- ansible.builtin.add_host")[0]
+    known = f"{start}- ansible.builtin.add_host: {{name: node, {settled}}}\n"
+    repaired = converge(play=known + PLAY, listed=listed)
+    assert set(claims(repaired)) == {"file given", "directory touched"}
+    assert not repaired["whole"]
+    assert (there / "given").read_text() == "given"

@@ -147,6 +147,12 @@ def test_experiments_are_for_nodes_that_nobody_works_on(tmp_path: Path, said: st
     assert [host.experiments for host in _read_expectations(file, None).hosts] == [SAID[said]]
 
 
+def test_a_helpers_checks_run_where_its_own_test_has_a_group_for_it(tmp_path: Path) -> None:
+    (host,) = _read_expectations(inventory(tmp_path, "[feature_pki]\nn1 pki_mode=0440\n"), None).hosts
+    assert host.features == ("pki",)
+    assert (host.variables["pki_mode"], host.variables["pki_days"]) == ("0440", 365)
+
+
 def test_only_the_roles_that_are_named_are_expected() -> None:
     left = EXPECTED.only({"n1": ["base", "roce"], "n2": []})
     assert [host.features for host in left.hosts] == [("base",), ()]

@@ -13,7 +13,8 @@ START, END = "<!-- variables: made from meta/argument_specs.yml -->", "<!-- end 
 def options(role: Path) -> dict[str, dict[str, Any]]:
     """A role's declared variables."""
     specs = YAML(typ="safe", pure=True).load((role / "meta" / "argument_specs.yml").read_text())
-    declared: dict[str, dict[str, Any]] = specs["argument_specs"]["main"]["options"]
+    (entry,) = specs["argument_specs"].values()
+    declared: dict[str, dict[str, Any]] = entry["options"]
     return declared
 
 

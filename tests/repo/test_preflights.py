@@ -21,6 +21,12 @@ GOOD: dict[str, dict[str, Any]] = {
         "consul_address": "10.0.0.1",
         "consul_node_kind": "tokyo-control",
     },
+    "pki": {
+        "pki_authority": "secrets/ca",
+        "pki_key": "/etc/unit/key.pem",
+        "pki_certificate": "/etc/unit/certificate.pem",
+        "pki_names": ["unit.example"],
+    },
 }
 """What a role accepts, beside its defaults."""
 
@@ -39,6 +45,12 @@ BROKEN: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("'management'", {"consul_node_kinds": [{"name": "management", "services": []}]}),
         ("renew_days", {"consul_certificate_renew_days": 30, "consul_certificate_days": 30}),
         ("checksum", {"consul_archive_url": "https://example.org/consul.zip", "consul_archive_checksum": ""}),
+    ],
+    "pki": [
+        ("pki_names", {"pki_names": []}),
+        ("pki_usages", {"pki_usages": []}),
+        ("pki_renew_days", {"pki_renew_days": 30, "pki_days": 30}),
+        ("pki_mode", {"pki_mode": "0644"}),
     ],
 }
 """Role → a part of the condition that has to refuse, and what breaks it."""

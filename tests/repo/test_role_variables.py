@@ -9,8 +9,8 @@ from jinja2 import Environment, meta
 from ruamel.yaml import YAML
 
 from infra import capabilities
-from infra.drift.inputs import options, used_roles
-from infra.inventory.roles import role_order
+from infra.drift.inputs import options
+from infra.inventory.roles import role_order, roles_within
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -18,7 +18,15 @@ HOST = {"inventory_hostname", "ansible_host"}
 """Which machine it is."""
 REACHED = {"ansible_user", "ansible_connection", "ansible_ssh_pass", "ansible_password"}
 """How it is reached."""
-ANSIBLES = {"ansible_facts", "ansible_managed", "ansible_playbook_python", "inventory_dir", "item", "omit"}
+ANSIBLES = {
+    "ansible_facts",
+    "ansible_managed",
+    "ansible_playbook_python",
+    "inventory_dir",
+    "item",
+    "omit",
+    "role_path",
+}
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
 OTHERS = {"hostvars", "groups", "ansible_play_hosts", "ansible_play_hosts_all", "play_hosts"}
@@ -94,14 +102,14 @@ def variables_of(role: str) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_its_own_variables_only(role: str) -> None:
     found, bound = variables_of(role)
-    own = {name for each in used_roles(role) for name in options(each)}
+    own = {name for each in roles_within(role) for name in options(each)}
     foreign = found - bound - own - HOST - REACHED - ANSIBLES - OTHERS - FUNCTIONS
     assert foreign == set(), f"{role}: declare it in argument_specs, or it is not run again when it changes"
 
 
 @pytest.mark.parametrize("role", role_order())
 def test_a_role_that_reads_others_says_what(role: str) -> None:
-    found = {name for each in used_roles(role) for name in variables_of(each)[0]}
+    found = {name for each in roles_within(role) for name in variables_of(each)[0]}
     said = capabilities.roles()[role].reads is not None
     assert bool(found & OTHERS) == said
 

@@ -1,4 +1,7 @@
-"""Rules every role keeps."""
+"""Rules every role keeps.
+
+A role is a feature, with a play and a group, or a helper, which features include (infra.inventory.roles).
+"""
 
 import importlib.util
 from pathlib import Path
@@ -8,7 +11,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from infra.inventory.roles import role_order
+from infra.inventory.roles import helper_roles, role_order
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -33,7 +36,8 @@ def defaults(role: Path) -> dict[str, Any]:
 
 
 def spec_options(role: Path) -> dict[str, dict[str, Any]]:
-    return dict(load(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"])
+    (entry,) = load(role / "meta" / "argument_specs.yml")["argument_specs"].values()
+    return dict(entry["options"])
 
 
 @pytest.fixture(params=ROLES, ids=lambda path: path.name)
@@ -42,8 +46,17 @@ def role(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-def test_every_role_is_a_feature() -> None:
-    assert {role.name for role in ROLES} == set(role_order())
+def test_every_role_is_a_feature_or_helps_one() -> None:
+    assert {role.name for role in ROLES} == {*role_order(), *helper_roles()}
+
+
+@pytest.mark.parametrize("helper", helper_roles())
+def test_a_helper_is_included_by_its_entry_points_only(helper: str) -> None:
+    role = ROOT / "roles" / helper
+    assert not (role / "tasks" / "main.yml").exists(), "tests/molecule would take it for a feature"
+    assert (role / "molecule" / "user" / "tasks" / "main.yml").exists(), "what its scenarios apply"
+    for entry in load(role / "meta" / "argument_specs.yml")["argument_specs"]:
+        assert (role / "tasks" / f"{entry}.yml").exists()
 
 
 def test_the_order_of_roles_says_each_once_and_by_one_name() -> None:

@@ -34,6 +34,29 @@ def test_only_the_roles_that_drifted_run() -> None:
     assert plan.lines == ["base: file /etc/hosts: its content differs"]
 
 
+def test_what_the_roles_generated_anew_goes_unsaid_and_nothing_else() -> None:
+    entries = [
+        Entry(kind="file", key="/key", task="t", want={}, how={"generated": True}),
+        Entry(kind="file", key="/conf", task="t", want={}),
+    ]
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=entries)})
+
+    sealed = {"type": "file", "digest": "a", "mode": "0600"}
+
+    def said(key: str, changes: set[tuple[str, str, str]], **found: str) -> list[str]:
+        report = HostReport("n", "r", "drift")
+        report.roles["base"] = RoleReport("drift", [Difference("base", "t", "file", key, sealed, found)])
+        return host_plan(report, manifest, changes).lines
+
+    changed = {("base", "file", "/key"), ("base", "file", "/conf")}
+    assert said("/key", changed, digest="b") == []
+    assert said("/key", set(), digest="b"), "somebody else wrote it"
+    assert said("/key", {("other", "file", "/key")}, digest="b"), "so did another role"
+    assert said("/key", changed, digest="b", mode="0666"), "more than its content differs"
+    assert said("/key", changed, type="absent")
+    assert said("/conf", changed, digest="b"), "the same content is written again"
+
+
 def test_an_immutable_file_is_thawed() -> None:
     assert plan_for("file", "/f", {"immutable": False}, {"immutable": True}).obstacles.thaw == ["/f"]
 

@@ -31,6 +31,10 @@ options:
   hosts: {description: "Only these hosts.", type: list, elements: str}
   roles: {description: "Only what these roles govern.", type: list, elements: str}
   withheld: {description: "Roles that may not run.", type: list, elements: str}
+  repaired:
+    description: The roles have run, and what they did is not sealed yet.
+    type: bool
+    default: false
   connect:
     description: Open Mitogen's connection to the task's host meanwhile, for the tasks that follow.
     type: bool
@@ -44,7 +48,7 @@ CONNECT_LIMIT_S = 10
 class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     """One scan of all nodes at once, whatever the host it is called for."""
 
-    _VALID_ARGS = frozenset(("stack", "hosts", "roles", "withheld", "connect"))
+    _VALID_ARGS = frozenset(("stack", "hosts", "roles", "withheld", "repaired", "connect"))
     _requires_connection = False
     _supports_check_mode = True
 
@@ -57,7 +61,11 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
             connecting.start()
         try:
             found = plan(
-                wanted["stack"], wanted.get("hosts"), wanted.get("roles") or (), wanted.get("withheld") or ()
+                wanted["stack"],
+                wanted.get("hosts"),
+                wanted.get("roles") or (),
+                wanted.get("withheld") or (),
+                repaired=bool(wanted.get("repaired")),
             )
         except CausewayError as error:
             raise AnsibleActionFail(str(error)) from None

@@ -17,6 +17,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.drift.kind import Task  # noqa: E402 - needs the path set above
+from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import SETTLED_TASKS, Recorder, as_json, plain_arguments  # noqa: E402 - likewise
 
 DOCUMENTATION = """
@@ -61,8 +62,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
     def v2_runner_on_ok(self, result: Any) -> None:
         """A finished task: ok or changed; a loop brings one result per item."""
         task = result.task
-        role = task._role
-        if role is None or role_name(role) is None or only_looks(role):
+        role = owner_of(task)
+        if role is None or only_looks(role):
             return
         name = role_name(role)
         self._saw(name, role)
@@ -85,7 +86,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A skipped task governs nothing, but its role was there."""
-        role = result.task._role
+        role = owner_of(result.task)
         if role is not None and not only_looks(role) and not result.task.check_mode:
             self._saw(role_name(role), role)
             self.recorder.seen(result.host.get_name(), role_name(role))
@@ -183,11 +184,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         """The stack of a causeway inventory; None for molecule's and everybody else's."""
         stack = self.variables._inventory.groups["all"].get_vars().get("causeway_stack")
         return None if stack is None else str(stack)
-
-
-def role_name(role: Any) -> str:
-    """A role's plain name."""
-    return str(role.get_name(include_role_fqcn=False))
 
 
 def only_looks(role: Any) -> bool:

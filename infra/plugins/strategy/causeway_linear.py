@@ -22,6 +22,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
 
 from infra.converge.progress import failure_message  # noqa: E402 - likewise
 from infra.drift import waves  # noqa: E402 - needs the path set above
+from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import SETTLED_TASKS  # noqa: E402 - likewise
 
 try:
@@ -101,8 +102,9 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
 def is_settled(host: Any, task: Any) -> bool:
     """Whether a repair leaves a task out on a host; never one whose result others may ask for."""
     settled = host.vars.get(SETTLED_TASKS)
-    if not settled or task._role is None or isinstance(task, Handler):
+    if not settled or isinstance(task, Handler):
         return False
     if task.register or task.delegate_to or task.run_once:
         return False
-    return task.name in settled.get(task._role.get_name(include_role_fqcn=False), ())
+    role = owner_of(task)
+    return role is not None and task.name in settled.get(role_name(role), ())
