@@ -19,13 +19,8 @@ HOST = {"inventory_hostname", "ansible_host"}
 REACHED = {"ansible_user", "ansible_connection", "ansible_ssh_pass", "ansible_password"}
 """How it is reached."""
 ANSIBLES = {
-    "ansible_facts",
-    "ansible_managed",
-    "ansible_playbook_python",
-    "inventory_dir",
-    "item",
-    "omit",
-    "role_path",
+    *("ansible_facts", "ansible_managed", "ansible_playbook_python"),
+    *("inventory_dir", "item", "omit", "role_path"),
 }
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
