@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from tests import declared
 from tests.step_run import ROOT, Ended, Step
 
 CURED = 20
@@ -108,23 +109,29 @@ def _tests_of(ended: Ended) -> Iterator[tuple[str, bool]]:
         yield ended.step.name, ended.passed
 
 
-def inputs_of(root: Path = ROOT) -> str:
-    """A digest of all that a step's outcome may depend on: the working tree, tools, kernel and machine.
+class Inputs:
+    """Digests of what a step's outcome may depend on: the working tree, tools, kernel and machine.
 
     The lock and what the node image is made of are part of the tree.
     """
-    digest = hashlib.sha256()
-    names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=root, check=True, stdout=subprocess.PIPE,
-    ).stdout.split(b"\0")  # fmt: skip
-    for name in sorted(set(filter(None, names))):
-        path = root / os.fsdecode(name)
-        content = os.fsencode(path.readlink()) if path.is_symlink() else _content(path)
-        digest.update(b"%d %s %d\n" % (len(name), name, len(content)))
-        digest.update(content)
-    digest.update("\n".join(_surroundings()).encode())
-    return digest.hexdigest()[:16]
+
+    def __init__(self, root: Path = ROOT) -> None:
+        names = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=root, check=True, stdout=subprocess.PIPE,
+        ).stdout.split(b"\0")  # fmt: skip
+        self.files = {os.fsdecode(name): _digest(root / os.fsdecode(name)) for name in filter(None, names)}
+        self.around = list(_surroundings())
+
+    def of(self, reads: tuple[str, ...] = ()) -> str:
+        """For a step that READS the files of these patterns; without any, the whole tree."""
+        files = [[name, self.files[name]] for name in sorted(declared.part(self.files, reads))]
+        return hashlib.sha256(json.dumps([files, self.around]).encode()).hexdigest()[:16]
+
+
+def _digest(path: Path) -> str:
+    content = os.fsencode(path.readlink()) if path.is_symlink() else _content(path)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _content(path: Path) -> bytes:
@@ -141,6 +148,8 @@ def _surroundings() -> Iterable[str]:
         yield hashlib.sha256(_content(Path(status))).hexdigest()
 
 
-def unchanged(steps: list[Step], outcomes: Outcomes, inputs: str) -> list[Step]:
+def unchanged(steps: list[Step], outcomes: Outcomes, inputs: Inputs) -> list[Step]:
     """The steps that passed last with these very inputs. One that measures time has to run again."""
-    return [step for step in steps if not step.alone and outcomes.steps.get(step.name) == inputs]
+    return [
+        step for step in steps if not step.alone and outcomes.steps.get(step.name) == inputs.of(step.reads)
+    ]

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import declared
+
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".causeway" / "logs" / "tests"
 AT_ONCE = 4
@@ -36,6 +38,8 @@ class Step:
     folder: Path = ROOT
     proves: tuple[str, ...] = ()
     """The roles and capabilities that fail here when they are broken."""
+    reads: tuple[str, ...] = ()
+    """Patterns of the files of the checkout that its outcome depends on; empty: any of them."""
     turn: int = 1
     """The how manieth run of this step it is, where it is repeated."""
 
@@ -53,6 +57,11 @@ class Step:
     def durations(self) -> Path:
         """Where Ansible notes what its tasks took: a JSON line per playbook."""
         return LOGS / f"{self.label}.durations"
+
+    @property
+    def opened(self) -> Path:
+        """Where is noted which files of the checkout it read."""
+        return LOGS / f"{self.label}.opened"
 
     @property
     def results(self) -> Path:
@@ -126,10 +135,13 @@ class Run:
     async def _one(self, step: Step) -> None:
         print(f"       … {step.label}", flush=True)
         started = time.monotonic()
-        for stale in (step.durations, step.results):
+        for stale in (step.durations, step.results, step.opened):
             stale.unlink(missing_ok=True)
         with step.log.open("wb") as log:
             passed = await self._command(step, log.fileno())
+            if passed and (odd := declared.undeclared(step.opened, step.reads)):
+                log.write(f"FAILED tests/steps.py - {declared.in_words(step.label, odd)}\n".encode())
+                passed = False
         ended = Ended(step, passed, time.monotonic() - started, self.interrupted and not passed)
         self.ended.append(ended)
         verdict = "ok    " if passed else "FAILED"
@@ -139,13 +151,14 @@ class Run:
 
     async def _command(self, step: Step, log: int) -> bool:
         command = step.command
+        watched = declared.environment(step.opened, os.environ.get("PYTHONPATH", "")) if step.reads else {}
         if "pytest" in command:
             command = (*command, f"--junit-xml={step.results}")
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=step.folder,
-                env=os.environ | self.env | {"CAUSEWAY_DURATIONS": str(step.durations)},
+                env=os.environ | self.env | watched | {"CAUSEWAY_DURATIONS": str(step.durations)},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

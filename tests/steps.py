@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from infra.inventory.roles import roles_within
 from tests import leftovers, minutes, outcomes, seed
 from tests.step_run import LOGS, ROOT, Run, Step
 
@@ -78,7 +79,21 @@ def _molecule_steps() -> Iterator[Step]:
     for scenario in sorted(ROOT.glob("roles/*/molecule/*/molecule.yml")):
         role, name = scenario.parents[2], scenario.parent.name
         command = ("molecule", *config, "test", "-s", name)
-        yield Step(f"molecule-{role.name}-{name}", command, quick=False, folder=role, proves=(role.name,))
+        yield Step(
+            f"molecule-{role.name}-{name}",
+            command,
+            quick=False,
+            folder=role,
+            proves=(role.name,),
+            reads=_read_by_a_scenario(role.name),
+        )
+
+
+def _read_by_a_scenario(role: str) -> tuple[str, ...]:
+    """A scenario reads its role, those that it uses, and what stands below all; of others, kinds of drift."""
+    used = (f"roles/{each}/" for each in sorted(roles_within(role)))
+    below = ("infra/", "playbooks/", "roles/*/drift/", "tests/molecule/", "tests/verify/*.py")
+    return (*used, *below, f"tests/verify/{role}/")
 
 
 def _test_files(kind: str) -> Iterator[Step]:
@@ -170,7 +185,7 @@ async def _main(run: Run) -> None:
 
 def _run(steps: list[Step], options: argparse.Namespace) -> int:
     """Run the steps; print what it cost, what is flaky, and what failed. 1 if anything did."""
-    inputs = outcomes.inputs_of()
+    inputs = outcomes.Inputs()
     with outcomes.kept(OUTCOMES) as known:
         same = outcomes.unchanged(steps, known, inputs) if options.changed else []
     if same:
@@ -190,7 +205,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
     print(f"{(time.monotonic() - started) / 60:7.1f}  minutes from the first step to the last, set-up apart")
     with outcomes.kept(OUTCOMES) as known:
         for ended in run.ended:
-            known.add(ended, inputs)
+            known.add(ended, inputs.of(ended.step.reads))
         for line in known.flaky():
             print(f"flaky: {line}")
     run.report()

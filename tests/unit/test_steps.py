@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests import leftovers, minutes, outcomes, step_run, steps
+from tests import declared, leftovers, minutes, outcomes, step_run, steps
 from tests.step_run import Ended, Run, Step
 
 
@@ -29,6 +30,16 @@ def run_all(*listed: Step) -> Run:
     asyncio.run(run.all())
     run.report()
     return run
+
+
+class Same(outcomes.Inputs):
+    """One digest, whatever a step declares."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+
+    def of(self, reads: tuple[str, ...] = ()) -> str:
+        return f"{self.digest}{''.join(reads)}"
 
 
 def shell(name: str, script: str, *, alone: bool = False) -> Step:
@@ -58,7 +69,7 @@ def test_exit_status_says_whether_one_failed(
 ) -> None:
     monkeypatch.setattr(steps, "OUTCOMES", tmp_path / "outcomes.json")
     monkeypatch.setattr(leftovers, "clear", list)
-    monkeypatch.setattr(outcomes, "inputs_of", lambda: "these")
+    monkeypatch.setattr(outcomes, "Inputs", lambda: Same("these"))
     monkeypatch.setattr(steps, "all_steps", lambda: [shell("one", script), shell("two", "true")])
     assert steps.main([]) == status
 
@@ -218,24 +229,74 @@ def test_a_step_that_passed_with_the_same_inputs_is_unchanged_but_not_one_that_m
     timed = Step("timed", ("true",), alone=True)
     known = history((True, "these"))
     known.add(Ended(timed, True, 1.0), "these")
-    assert outcomes.unchanged([STEP, timed], known, "these") == [STEP]
-    assert outcomes.unchanged([STEP, timed], known, "others") == []
+    assert outcomes.unchanged([STEP, timed], known, Same("these")) == [STEP]
+    assert outcomes.unchanged([STEP, timed], known, Same("others")) == []
     known.add(Ended(STEP, False, 1.0), "these")
-    assert outcomes.unchanged([STEP], known, "these") == []
+    assert outcomes.unchanged([STEP], known, Same("these")) == []
 
 
 def test_inputs_are_every_file_that_git_does_not_ignore(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     (tmp_path / ".gitignore").write_text("ignored\n")
-    seen = {outcomes.inputs_of(tmp_path)}
+    seen = {outcomes.Inputs(tmp_path).of()}
     for name in ("new", "logs/deep"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("a")
-        seen.add(outcomes.inputs_of(tmp_path))
+        seen.add(outcomes.Inputs(tmp_path).of())
         (tmp_path / name).chmod(0o755)
-        seen.add(outcomes.inputs_of(tmp_path))
+        seen.add(outcomes.Inputs(tmp_path).of())
     assert len(seen) == 5
     (tmp_path / "ignored").write_text("a")
-    assert outcomes.inputs_of(tmp_path) in seen
+    assert outcomes.Inputs(tmp_path).of() in seen
+
+
+def test_inputs_of_a_step_that_declares_what_it_reads_are_these_and_what_every_step_stands_on(
+    tmp_path: Path,
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    names = {"roles/a/tasks/main.yml": True, "roles/b/x.yml": False, "docs/a.md": False, "toolchain/x": True}
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("a")
+    before = outcomes.Inputs(tmp_path).of(("roles/a/",))
+    for name, counts in names.items():
+        (tmp_path / name).write_text("b")
+        assert (outcomes.Inputs(tmp_path).of(("roles/a/",)) != before) == counts, name
+        (tmp_path / name).write_text("a")
+
+
+@pytest.mark.parametrize(
+    ("script", "odd"),
+    [
+        ("open('docs/b.md')", ["docs/b.md"]),
+        ("import pathlib; pathlib.Path('docs/../docs/b.md').read_text()", ["docs/b.md"]),
+        (
+            "import subprocess, sys; subprocess.run([sys.executable, '-c', 'open(\"docs/b.md\")'])",
+            ["docs/b.md"],
+        ),
+        ("import lib.own", ["lib/__init__.py", "lib/own.py"]),
+        ("open('roles/a/x.yml'); open('/etc/hostname'); open('.causeway/log', 'w')", []),
+        ("open('docs/new.md', 'w').close(); import os; os.unlink('docs/new.md')", []),
+        ("pass", []),
+    ],
+    ids=["relative", "odd path", "a child", "a module", "declared or not ours", "its own result", "nothing"],
+)
+def test_a_step_that_opens_what_it_does_not_declare_fails(
+    script: str, odd: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declared, "ROOT", tmp_path)
+    for name in ("roles/a/x.yml", "docs/b.md", "lib/__init__.py", "lib/own.py", ".causeway/log"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path.parent / "compiled"))
+    step = Step("reads", (sys.executable, "-c", script), folder=tmp_path, reads=("roles/a/",))
+    for turn in ("first", "again, with modules that are compiled"):
+        assert run_all(step).failed == ([step] if odd else []), turn
+        assert declared.undeclared(step.opened, step.reads) == odd
+    assert all(name in step.log.read_text() for name in odd)
+    free = Step("free", (sys.executable, "-c", script), folder=tmp_path)
+    assert not run_all(free).failed, "it declares nothing, and may open anything"
 
 
 def test_minutes_stand_per_step_phase_role_and_task() -> None:
