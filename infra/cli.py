@@ -4,12 +4,14 @@ Exit codes: 0 ok, 1 failed, 2 bad input, 3 drift found.
 """
 
 import argparse
+import ast
 import importlib
 import io
 import os
 import sys
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from infra import ROOT
@@ -22,10 +24,31 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
-    "switch": ("infra.commands.switch", "join a planned switch configuration with a switch's own, offline"),
-    "wan": ("infra.commands.wan", "measure the WAN links of a standing stack"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""
+ROOMS = ROOT / "infra" / "capabilities"
+
+
+def all_commands() -> dict[str, tuple[str, str]]:
+    """Those above and the capabilities', each in `commands.py` of its package, which says `COMMAND, SUMMARY`.
+
+    They are read, not imported: what one command needs is no other's business.
+    """
+    found = dict(COMMANDS)
+    for file in sorted(ROOMS.glob("*/commands.py")):
+        name, summary = _said(file)
+        if name in found:
+            raise ValueError(f"two commands {name}: {found[name][0]}, {file}")
+        found[name] = (f"infra.capabilities.{file.parent.name}.commands", summary)
+    return found
+
+
+def _said(file: Path) -> tuple[str, str]:
+    for statement in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "(COMMAND, SUMMARY)":
+            name, summary = ast.literal_eval(statement.value)
+            return str(name), str(summary)
+    raise ValueError(f"{file} says no COMMAND, SUMMARY")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,18 +73,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    name, rest = (words[0], words[1:]) if words and words[0] in COMMANDS else ("", words)
-    if not name:
-        _main_parser().parse_args(rest)  # ends the program: help, or what is wrong with the words
+    known = COMMANDS if words and words[0] in COMMANDS else all_commands()
+    if not words or words[0] not in known:
+        _main_parser().parse_args(words)  # ends the program: help, or what is wrong with the words
         raise AssertionError("argparse lets only known commands pass")
-    parser = argparse.ArgumentParser(prog=f"causeway {name}", description=COMMANDS[name][1])
-    module = _module(name)
+    name, (module_name, summary) = words[0], known[words[0]]
+    parser = argparse.ArgumentParser(prog=f"causeway {name}", description=summary)
+    module: Any = importlib.import_module(module_name)
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(rest)))
-
-
-def _module(name: str) -> Any:
-    return importlib.import_module(COMMANDS[name][0])
+    return int(module.run(parser.parse_args(words[1:])))
 
 
 def _main_parser() -> argparse.ArgumentParser:
@@ -74,7 +94,7 @@ def _main_parser() -> argparse.ArgumentParser:
         help="print a script that a shell sources",
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, (_, summary) in COMMANDS.items():
+    for name, (_, summary) in all_commands().items():
         commands.add_parser(name, help=summary)
     return parser
 
@@ -95,8 +115,8 @@ class _Completion(argparse.Action):
         from infra.completion import script
 
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-        for name, command in commands.choices.items():
-            _module(name).add_arguments(command)
+        for name, (module, _) in all_commands().items():
+            importlib.import_module(module).add_arguments(commands.choices[name])
         print(script(parser, shell))
         parser.exit()
 

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from infra import ROOT
+from infra.capabilities.wan.commands import print_measured
 from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
 from infra.checks import load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
-from infra.commands.wan import print_measured
 from infra.components import kept
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract

@@ -22,14 +22,6 @@ ANSIBLES = {
     *("ansible_facts", "ansible_managed", "ansible_playbook_python"),
     *("inventory_dir", "item", "omit", "role_path"),
 }
-    "ansible_facts",
-    "ansible_managed",
-    "ansible_playbook_python",
-    "inventory_dir",
-    "item",
-    "omit",
-    "role_path",
-}
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
 OTHERS = {"hostvars", "groups", "ansible_play_hosts", "ansible_play_hosts_all", "play_hosts"}

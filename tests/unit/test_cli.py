@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.cli import COMMANDS, main
+from infra.cli import all_commands, main
 
 ROOT = Path(__file__).parents[2]
 DECLARATION = ROOT / "Pulumi.local.yaml"
@@ -60,7 +60,7 @@ def test_offline_commands_load_neither_pulumi_nor_ansible(words: list[str]) -> N
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+@pytest.mark.parametrize("name", sorted(all_commands()))
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([name, "--help"])
@@ -71,7 +71,7 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -
 def test_help_lists_every_command() -> None:
     done = causeway("--help")
     assert done.returncode == 0
-    for name, (_, summary) in COMMANDS.items():
+    for name, (_, summary) in all_commands().items():
         assert name in done.stdout
         assert summary in " ".join(done.stdout.split())
 
@@ -85,7 +85,7 @@ def test_version_is_the_projects() -> None:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        (("",), list(COMMANDS)),
+        (("",), list(all_commands())),
         (("pl",), ["plan"]),
         (("check", "--st"), ["--stack"]),
         (("check", "--stack", ""), ["local"]),
@@ -120,7 +120,7 @@ def bash_script() -> str:
 def test_zsh_is_told_every_command_and_where_stacks_are() -> None:
     script = causeway("--completion", "zsh").stdout
     assert script.startswith("#compdef causeway\n")
-    for name in COMMANDS:
+    for name in all_commands():
         assert f"_shtab_causeway_{name}_options" in script
     assert "_causeway_stacks" in script
     assert f"{ROOT}/Pulumi.*.yaml" in script

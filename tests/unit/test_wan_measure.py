@@ -9,11 +9,11 @@ import pytest
 from rich.console import Console
 
 from infra.capabilities.wan import measure
+from infra.capabilities.wan.commands import measured_json, print_measured
 from infra.capabilities.wan.measure import Measurement, Rate, _Pair, measure_wan
 from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.commands.up import wants_measuring
-from infra.commands.wan import measured_json, print_measured
 from infra.declaration import TrafficClasses
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract

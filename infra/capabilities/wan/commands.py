@@ -16,6 +16,8 @@ from infra.errors import ExitCode, one_line
 from infra.ground.contract import load_contract
 from infra.stack import stack_dir
 
+COMMAND, SUMMARY = "wan", "measure the WAN links of a standing stack"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""

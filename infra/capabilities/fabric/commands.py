@@ -9,6 +9,8 @@ from typing import Any
 from infra.capabilities.fabric.join import Joined, join
 from infra.errors import BadInputError, CausewayError, ExitCode
 
+COMMAND, SUMMARY = "switch", "join a planned switch configuration with a switch's own, offline"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
