@@ -33,6 +33,8 @@ class Step:
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
     """Measures time, or takes all that a machine has."""
+    late: bool = False
+    """Needs what is still being obtained while the first steps run."""
     ground: bool = False
     """What every step that needs nodes stands on."""
     folder: Path = ROOT
@@ -151,14 +153,16 @@ class Run:
 
     async def _command(self, step: Step, log: int) -> bool:
         command = step.command
-        watched = declared.environment(step.opened, os.environ.get("PYTHONPATH", "")) if step.reads else {}
+        watched: Mapping[str, str] = {}
+        if step.reads:
+            watched = declared.environment(step.opened, os.environ.get("PYTHONPATH", ""))
         if "pytest" in command:
             command = (*command, f"--junit-xml={step.results}")
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
                 cwd=step.folder,
-                env=os.environ | self.env | watched | {"CAUSEWAY_DURATIONS": str(step.durations)},
+                env={**os.environ, **self.env, **watched, "CAUSEWAY_DURATIONS": str(step.durations)},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

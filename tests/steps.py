@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from infra import capabilities
 from infra.inventory.roles import roles_within
 from tests import leftovers, minutes, outcomes, seed
 from tests.step_run import LOGS, ROOT, Run, Step
@@ -54,8 +55,10 @@ LONG = (
     "integration-default-stack",
 )
 """Steps that take minutes of waiting: the shorter ones fill what they leave idle."""
-LATE = ("consul", "existing-wan")
-"""Parts of the names of steps that come late: ./run builds meanwhile the Consul that they need."""
+TOOLS = re.compile(r"^TOOLS = \((.*?)\)", re.MULTILINE)
+"""How a test file says which programs it needs that no package brings: ./run obtains them meanwhile, and such
+steps come late."""
+CAPABILITIES = Path(capabilities.__file__).parent
 MOLECULE_CONFIG = ROOT / "tests" / "molecule" / "config.yml"
 
 
@@ -71,7 +74,7 @@ def _turn(step: Step) -> tuple[int, int]:
     """Where a step stands among those that need nodes."""
     if step.name in LONG:
         return 0, LONG.index(step.name)
-    return 3 if step.alone else 2 if any(word in step.name for word in LATE) else 1, 0
+    return 3 if step.alone else 2 if step.late else 1, 0
 
 
 def _molecule_steps() -> Iterator[Step]:
@@ -85,8 +88,14 @@ def _molecule_steps() -> Iterator[Step]:
             quick=False,
             folder=role,
             proves=(role.name,),
+            late=role.name in roles_with_tools(),
             reads=_read_by_a_scenario(role.name),
         )
+
+
+def roles_with_tools() -> set[str]:
+    """The roles of capabilities that need programs which no package brings."""
+    return {role for role, name in capabilities.owners().items() if (CAPABILITIES / name / "tools").exists()}
 
 
 def _read_by_a_scenario(role: str) -> tuple[str, ...]:
@@ -101,7 +110,8 @@ def _test_files(kind: str) -> Iterator[Step]:
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
-        yield Step(name, command, quick=False, alone=alone, proves=proven_by(path))
+        late = bool(TOOLS.search(path.read_text()))
+        yield Step(name, command, quick=False, alone=alone, late=late, proves=proven_by(path))
 
 
 def proven_by(path: Path) -> tuple[str, ...]:

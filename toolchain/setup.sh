@@ -17,7 +17,7 @@ set_up() { # set_up WORDS…: those that ./run was called with
   trap 'exit 130' INT TERM
   install_packages
   if ! venv_ready || ! { pulumi_on_path || pulumi_ready; }; then require_space; fi
-  if wants_consul "$@" && ! consul_ready; then begin_consul; fi
+  begin_tools "$@"
   venv_ready || background environment "installing the Python packages (once; about 1 minute)" \
     once "$VENV.lock" venv_ready make_venv
   pulumi_on_path || pulumi_ready || background pulumi \
@@ -152,12 +152,36 @@ pulumi_on_path() { # a pulumi of the user's that is new enough; asking it takes 
 
 pulumi_ready() { [[ -x $PULUMI/bin/pulumi ]]; }
 
-wants_consul() { # whether what is called comes to nodes with Consul; a wrong answer costs time only
-  case $1 in
-    up) grep -qs 'kind: consul' "$ROOT/Pulumi.${2:-local}.yaml" ;;
-    test) [[ " $* " == *consul* || " $* " == *discovery* || " $* " == *existing* ]] || ! names_a_step "${@:2}" ;;
+# What no package brings stands in `tools` of the capabilities that need it.
+begin_tools() { # begin_tools WORDS…: those that ./run was called with
+  local name minutes version pattern target
+  while read -r name minutes version pattern; do
+    version=$(sed -n "s/^${version#*:}: //p" "$ROOT/${version%%:*}")
+    target=$CACHE/$name-$version
+    [[ ! -x $target/$name ]] && wants_tool "$name" "$pattern" "$@" || continue
+    begin_tool "$name" "$minutes" "$version" "$target"
+  done < <(grep -hv '^#' "$ROOT"/infra/capabilities/*/tools)
+}
+
+wants_tool() { # wants_tool NAME PATTERN WORDS…: whether what is called needs it; a wrong answer costs time only
+  case $3 in
+    up) grep -qse "$2" "$ROOT/Pulumi.${4:-local}.yaml" ;;
+    test) ! names_a_step "${@:4}" || tested_with "$1" "${@:4}" ;;
     *) false ;;
   esac
+}
+
+tested_with() { # tested_with NAME WORDS…: whether a word names a step that needs the tool
+  local name=$1 word file step
+  shift
+  for word in "$@"; do
+    [[ $word != *"$name"* ]] || return 0
+    for file in $(grep -ls "^TOOLS = .*\"$name\"" "$ROOT"/tests/integration/test_*.py); do
+      step=${file##*/test_} step=integration-${step%.py}
+      [[ $word != "${step//_/-}" ]] && ! grep -q "^PROVES = .*\"$word\"" "$file" || return 0
+    done
+  done
+  return 1
 }
 
 names_a_step() { # whether any word is one: without it, options or not, all steps run
@@ -166,16 +190,11 @@ names_a_step() { # whether any word is one: without it, options or not, all step
   return 1
 }
 
-consul_version() { sed -n 's/^consul_version: //p' "$ROOT/roles/consul/defaults/main.yml"; }
-
-consul_ready() { [[ -x $CACHE/consul-$(consul_version)/consul ]]; }
-
-begin_consul() { # nobody waits for it here: the role does, once it needs it. What is interrupted meanwhile may be resumed.
-  say "consul: obtaining Consul $(consul_version) beside everything else" \
-    "(once; about 8 minutes where it has to be built; log: $(log_of consul))"
+begin_tool() { # begin_tool NAME MINUTES VERSION FOLDER: nobody waits for it here; who needs it does, or resumes it
+  say "$1: obtaining $1 $3 beside everything else" \
+    "(once; about $2 minutes where it has to be built; log: $(log_of "$1"))"
   require_space
-  setsid nice "$ROOT/toolchain/install-consul" "$(consul_version)" "$CACHE/consul-$(consul_version)" \
-    >>"$(log_of consul)" 2>&1 </dev/null &
+  setsid nice "$ROOT/toolchain/install-$1" "$3" "$4" >>"$(log_of "$1")" 2>&1 </dev/null &
 }
 
 raise_limits() { # one systemd node takes about 5 inotify instances and 2 keyrings

@@ -18,6 +18,7 @@ from infra.providers.local import names
 from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions, wait_for
 
 PROVES = ("consul", "discovery")
+TOOLS = ("consul",)
 
 SERVERS = [f"tokyo-control-{number}" for number in range(3)]
 FAR = "shanghai-control-0"

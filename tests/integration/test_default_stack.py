@@ -9,6 +9,7 @@ from infra.providers.local import sweep
 from tests.integration.checkout import ROOT, Checkout, commit
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "drift_watch", "verification")
+TOOLS = ("consul",)
 NODES = {
     f"{region}-{name}"
     for region in ("tokyo", "shanghai")

@@ -12,6 +12,7 @@ from tests.integration.checkout import Checkout, containers, said
 from tests.integration.machines import Machines, standing
 
 PROVES = ("existing",)
+TOOLS = ("consul",)
 
 NAMES = ("machine-0", "machine-1")
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"

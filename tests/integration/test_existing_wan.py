@@ -18,6 +18,7 @@ from tests.integration.machines import Machines, standing
 from tests.integration.traffic import longest_gap_s, median, pings, replies
 
 PROVES = ("existing", "wan", "wan_gateway")
+TOOLS = ("consul",)
 
 LINE, INTERNET = "line", "internet"
 ENDS = {

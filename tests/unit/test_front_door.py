@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -93,13 +94,24 @@ def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
         (("test",), True),
         (("test", "quick"), False),
         (("test", "quick", "molecule-consul-default"), True),
+        (("test", "integration-existing-wan"), True),
+        (("test", "existing"), True),
+        (("test", "integration-stack"), False),
         (("down",), False),
         (("exec", "true"), False),
     ],
 )
-def test_consul_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: bool) -> None:
-    script = 'CACHE=/nowhere; . "$ROOT/toolchain/setup.sh"; wants_consul "$@"'
+def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: bool) -> None:
+    script = 'CACHE=/nowhere; . "$ROOT/toolchain/setup.sh"; begin_tool() { echo "$@"; }; begin_tools "$@"'
     done = subprocess.run(
-        ["bash", "-euc", script, "bash", *words], env={**os.environ, "ROOT": str(RUN.parent)}, check=False
+        ["bash", "-euc", script, "bash", *words],
+        env={**os.environ, "ROOT": str(RUN.parent)},
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    assert (done.returncode == 0) == wanted
+    begun = [line.split() for line in done.stdout.splitlines()]
+    assert [name for name, *_ in begun] == ["consul"] * wanted
+    for name, _, version, folder in begun:
+        assert folder == f"/nowhere/{name}-{version}"
+        assert re.fullmatch(r"[0-9.]+", version)
