@@ -12,8 +12,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from infra import ROOT
 from infra.checks.load import CONFIG_KEY
-from infra.checks.reference import LIMITS_OF_RULES, SECTIONS, UNITS
+from infra.checks.reference import LIMITS_OF_RULES, UNITS
 from infra.declaration import ClusterSpec
+from infra.declaration.places import places
 
 FILE = ROOT / "docs" / "declaration.schema.json"
 """A copy of it, for the line in a declaration that names its schema."""
@@ -43,7 +44,7 @@ def declaration_schema() -> Schema:
     """The schema of a whole `Pulumi.<stack>.yaml`, and of a file that holds the bare declaration."""
     cluster = ClusterSpec.model_json_schema(schema_generator=_Untitled)
     models: dict[str, Schema] = {**cluster.pop("$defs"), ClusterSpec.__name__: cluster}
-    for model in SECTIONS.values():
+    for model in places().values():
         for name, field in model.model_fields.items():
             models[model.__name__]["properties"][name]["description"] = _description(model, name, field)
     for schema in _schemas(models):

@@ -20,18 +20,15 @@ from infra.checks.rules import ALL_RULES
 from infra.declaration import (
     ClusterSpec,
     ConsulDiscovery,
-    ExistingHost,
-    ExistingProvider,
     FabricSpec,
-    LinkEndSpec,
     LocalProvider,
     NodePoolSpec,
     RegionSpec,
     RoceSpec,
-    SwitchSpec,
     TrafficClasses,
     WanLinkSpec,
 )
+from infra.declaration.places import places
 from infra.ground.addresses import MAX_POOLS
 from infra.ground.problem import listing
 from infra.ground.rules.pools import GPUS_PER_NODE, NIC_GBPS
@@ -39,21 +36,6 @@ from infra.ground.rules.pools import GPUS_PER_NODE, NIC_GBPS
 PAGE = ROOT / "docs" / "declaration.md"
 BEGIN, END = "<!-- generated: fields and rules -->", "<!-- end of generated text -->"
 
-SECTIONS: dict[str, type[BaseModel]] = {
-    "`causeway:cluster`": ClusterSpec,
-    "`regions[]`": RegionSpec,
-    "`regions[].provider` with `kind: local`": LocalProvider,
-    "`regions[].provider` with `kind: existing`": ExistingProvider,
-    "`regions[].pools[]`": NodePoolSpec,
-    "`regions[].pools[].hosts[]`": ExistingHost,
-    "`regions[].fabric`": FabricSpec,
-    "`regions[].fabric.roce`": RoceSpec,
-    "`regions[].fabric.switch`": SwitchSpec,
-    "`wan_links[]`": WanLinkSpec,
-    "`wan_links[].a_end` and `b_end`": LinkEndSpec,
-    "`wan_links[].classes`": TrafficClasses,
-    "`discovery` with `kind: consul`": ConsulDiscovery,
-}
 UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB", "m": "m"}
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (ClusterSpec, "regions"): "at least 1",
@@ -81,7 +63,7 @@ WORDS: dict[Any, str] = {
 
 def reference() -> str:
     """The generated part of the page: a table of fields per object, then the table of rules."""
-    parts = [text for title, model in SECTIONS.items() for text in _fields(title, model)]
+    parts = [text for title, model in places().items() for text in _fields(title, model)]
     return "\n".join([BEGIN, "", "## Fields", "", *parts, *_rules(), END])
 
 

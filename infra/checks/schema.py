@@ -10,37 +10,11 @@ from pydantic_core import ErrorDetails
 
 from infra.declaration import (
     ClusterSpec,
-    ConsulDiscovery,
-    ExistingHost,
-    ExistingProvider,
-    FabricSpec,
-    LinkEndSpec,
-    LocalProvider,
-    NodePoolSpec,
-    RegionSpec,
-    RoceSpec,
-    SwitchSpec,
-    TrafficClasses,
-    WanLinkSpec,
 )
-from infra.declaration.base import REFUSAL
+from infra.declaration.base import REFUSAL, Spec
+from infra.declaration.places import places
 from infra.ground.problem import DeclarationError, Problem, Source, listing, nearest, show
 
-WHAT: dict[type[BaseModel], str] = {
-    ClusterSpec: "a cluster",
-    RegionSpec: "a region",
-    NodePoolSpec: "a node pool",
-    WanLinkSpec: "a WAN link",
-    LinkEndSpec: "the end of a link",
-    TrafficClasses: "a table of classes",
-    FabricSpec: "a fabric",
-    RoceSpec: "the RoCE marking",
-    SwitchSpec: "the switch",
-    ExistingHost: "a host",
-    LocalProvider: "the provider local",
-    ExistingProvider: "the provider existing",
-    ConsulDiscovery: "the service discovery",
-}
 KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -87,7 +61,7 @@ def _translate(detail: ErrorDetails, model: type[BaseModel]) -> Problem:
     if kind == "extra_forbidden":
         return _unknown_key(path, owner)
     if kind == "missing":
-        return Problem(path, f"is missing; {WHAT[owner]} needs it", allowed=_expected(path, owner))
+        return Problem(path, f"is missing; {_what(owner)} needs it", allowed=_expected(path, owner))
     if kind.startswith("union_tag"):
         return _wrong_tag(path, detail, annotation)
     message, allowed, suggestion = _wrong_value(detail)
@@ -120,10 +94,14 @@ def _unknown_key(path: str, owner: type[BaseModel]) -> Problem:
     allowed = listing(known)
     suggestion = nearest(key, known)
     if suggestion is not None:
-        return Problem(path, f"{WHAT[owner]} has no such key", key, allowed, suggestion)
-    homes = [WHAT[model] for model in WHAT if key in model.model_fields]
+        return Problem(path, f"{_what(owner)} has no such key", key, allowed, suggestion)
+    homes = [model.what for model in places().values() if key in model.model_fields]
     hint = f"it is a key of {homes[0]}" if homes else f"its keys are {allowed}"
-    return Problem(path, f"{WHAT[owner]} has no such key", key, allowed, hint=hint)
+    return Problem(path, f"{_what(owner)} has no such key", key, allowed, hint=hint)
+
+
+def _what(model: type[BaseModel]) -> str:
+    return model.what if issubclass(model, Spec) else model.__name__
 
 
 def _wrong_tag(path: str, detail: ErrorDetails, union: Any) -> Problem:

@@ -2,7 +2,7 @@
 
 import re
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Annotated
+from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
@@ -33,6 +33,8 @@ class Spec(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    what: ClassVar[str] = ""
+    """What errors call it: "a region"."""
 
 
 def _number(value: object) -> object:

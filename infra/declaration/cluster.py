@@ -1,5 +1,7 @@
 """The whole declaration: `causeway:cluster` of a stack."""
 
+from typing import ClassVar
+
 from infra.declaration.base import KeyLine, Spec
 from infra.declaration.discovery import DiscoverySpec
 from infra.declaration.link import WanLinkSpec
@@ -9,6 +11,7 @@ from infra.declaration.region import RegionSpec
 class ClusterSpec(Spec):
     """Regions and the links between them."""
 
+    what: ClassVar = "a cluster"
     name: str
     """A DNS label."""
     regions: tuple[RegionSpec, ...]

@@ -1,6 +1,6 @@
 """Service discovery: how a region finds its services, and those of the other regions."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from infra.declaration.base import Int, Spec
 class ConsulDiscovery(Spec):
     """Consul: one datacenter per region, federated over the WAN links."""
 
+    what: ClassVar = "the service discovery"
     kind: Literal["consul"]
     """Consul."""
     servers: Int | None = None

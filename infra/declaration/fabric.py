@@ -1,6 +1,6 @@
 """The fabric of a region: the network between its GPU nodes, declared once for hosts and switches."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ SwitchAsic = Literal["spectrum", "spectrum-2", "spectrum-3", "spectrum-4"]
 class RoceSpec(Spec):
     """RoCEv2 marking: hosts send it, switches map it, and both must mean the same."""
 
+    what: ClassVar = "the RoCE marking"
     dscp: Int = Field(default=26, ge=0, le=63)
     """DSCP of RDMA data."""
     priority: Int = Field(default=3, ge=0, le=7)
@@ -29,6 +30,7 @@ class SwitchSpec(Spec):
     `dscp` to `cnp_priority` say what the switches are set to where that is not Causeway's to decide.
     """
 
+    what: ClassVar = "the switch"
     kind: Literal["sonic"] = "sonic"
     """The network operating system."""
     asic: SwitchAsic
@@ -55,6 +57,7 @@ class SwitchSpec(Spec):
 class FabricSpec(Spec):
     """A Clos network of equal switches that joins the fabric NICs of a region's nodes."""
 
+    what: ClassVar = "a fabric"
     kind: FabricKind
     """`rail_optimized`: NIC i of every node goes to a leaf of rail i. `fat_tree`: all NICs of a node go to
     the same leaf. `spine_leaf`: likewise, in two tiers at most.

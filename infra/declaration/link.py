@@ -1,6 +1,6 @@
 """WAN links: what joins two regions, declared as objects of their own."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ class TrafficClasses(Spec):
     Classes as in RFC 4594. Together they are at most 100.
     """
 
+    what: ClassVar = "a table of classes"
     management_pct: Float = Field(default=10, gt=0)
     """Routing, SSH, ICMP (CS6, CS2): served first."""
     scheduler_pct: Float = Field(default=20, gt=0)
@@ -33,6 +34,7 @@ class TrafficClasses(Spec):
 class LinkEndSpec(Spec):
     """Where a link between regions of the provider `existing` ends: what the carrier has handed over."""
 
+    what: ClassVar = "the end of a link"
     address: Interface
     """Address and prefix length of the interface at which it is handed over, and by which that is found."""
     gateway: str | None = None
@@ -44,6 +46,7 @@ class LinkEndSpec(Spec):
 class WanLinkSpec(Spec):
     """One link between two regions, with what the carrier promised for it."""
 
+    what: ClassVar = "a WAN link"
     name: str
     """A DNS label of its own."""
     a: str

@@ -42,6 +42,7 @@ class ProviderTraits:
 class LocalProvider(ProviderTraits, Spec):
     """Nodes on this machine: podman containers that run systemd and sshd, or virtual machines."""
 
+    what: ClassVar = "the provider local"
     makes_nodes: ClassVar[bool] = True
     makes_links: ClassVar[bool] = True
     owns_router: ClassVar[bool] = True
@@ -60,6 +61,7 @@ class LocalProvider(ProviderTraits, Spec):
 class ExistingProvider(ProviderTraits, Spec):
     """Machines you already have, reached by SSH: configured, never created and never deleted."""
 
+    what: ClassVar = "the provider existing"
     makes_nodes: ClassVar[bool] = False
     makes_links: ClassVar[bool] = False
     owns_router: ClassVar[bool] = False
@@ -81,6 +83,7 @@ Provider = Annotated[LocalProvider | ExistingProvider, Field(discriminator="kind
 class ExistingHost(Spec):
     """One machine of an `existing` pool."""
 
+    what: ClassVar = "a host"
     address: Address
     """Its address, inside the region's range."""
     ssh_port: Int = Field(default=22, ge=1, le=65535)
@@ -92,6 +95,7 @@ class ExistingHost(Spec):
 class NodePoolSpec(Spec):
     """Nodes of one kind that are made, changed and removed together."""
 
+    what: ClassVar = "a node pool"
     name: str
     """A DNS label of its own within the region; hosts are called `<region>-<pool>-<number>`."""
     role: PoolRole
@@ -122,6 +126,7 @@ class NodePoolSpec(Spec):
 class RegionSpec(Spec):
     """One site: its nodes share a failure domain, a time zone and an address range."""
 
+    what: ClassVar = "a region"
     name: str
     """A DNS label of its own."""
     provider: Provider = LocalProvider()

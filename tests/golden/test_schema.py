@@ -13,8 +13,8 @@ from ruamel.yaml.error import YAMLError
 
 from infra.checks import DeclarationError, load, parse_spec
 from infra.checks.json_schema import FILE, declaration_schema
-from infra.checks.reference import SECTIONS
 from infra.cli import main
+from infra.declaration.places import places
 from tests.golden.test_declarations import HERE, ROOT, cases, compare
 from tests.unit.test_checks_fuzz import declarations, mutate, seeded
 
@@ -122,7 +122,7 @@ def test_a_declaration_names_its_schema(path: Path) -> None:
 
 def test_every_field_is_explained_with_its_unit() -> None:
     models = declaration_schema()["$defs"]
-    assert set(models) == {model.__name__ for model in SECTIONS.values()}
+    assert set(models) == {model.__name__ for model in places().values()}
     for name, model in models.items():
         for field, schema in model["properties"].items():
             assert schema.get("description"), f"{name}.{field}"

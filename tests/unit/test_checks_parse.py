@@ -18,9 +18,9 @@ from infra.checks import (
     parse_spec,
     require_valid,
 )
-from infra.checks.schema import WHAT
 from infra.declaration import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
 from infra.declaration.base import Spec
+from infra.declaration.places import places
 from infra.errors import BadInputError, ExitCode
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,8 @@ def test_every_object_can_be_named_when_a_key_of_it_is_wrong() -> None:
     def below(model: type[Spec]) -> set[type[Spec]]:
         return {model}.union(*map(below, model.__subclasses__()))
 
-    assert below(Spec) - {Spec} == set(WHAT)
+    assert below(Spec) - {Spec} == set(places().values())
+    assert all(model.what for model in places().values())
 
 
 def test_errors_without_a_file_have_no_line() -> None:
