@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pulumi
 
 from infra.components.access_key import SshKey
-from infra.components.secret import Secret
+from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract
@@ -24,7 +24,12 @@ class Cluster(pulumi.ComponentResource):
         self.contract: Contract = build_contract(spec, self.plan, self.stack)
         child = pulumi.ResourceOptions(parent=self)
         self.key = SshKey("access", self.stack, child)
-        self.secrets = [Secret(name, kind, self.stack, child) for name, kind in self.plan.secrets.items()]
+        kinds = self.plan.secrets
+        self.secrets = [
+            Secret(name, kind, self.stack, child) for name, kind in kinds.items() if kind != "node"
+        ]
+        for name in (name for name, kind in kinds.items() if kind == "node"):
+            NodeSecret(name, self.stack, child)
         self._machine = self._find_machine(child)
         self.register_outputs({"public_key": self.key.public_key})
 

@@ -58,3 +58,31 @@ class Secret(Managed, module="causeway", name="Secret"):
         inputs = {"stack": stack, "secret": name, "kind": kind}
         secret = pulumi.ResourceOptions(additional_secret_outputs=["parts"])
         super().__init__(SecretLifecycle, name, inputs, pulumi.ResourceOptions.merge(opts, secret))
+
+
+class NodeSecretLifecycle(Lifecycle):
+    """One that a service makes on a node: its file is the role's to write, and goes with the stack.
+
+    Nothing of it is in the state: what a controller lost, the next converge of its role fetches again.
+    """
+
+    replace_on = ("stack", "secret")
+
+    def identity(self, inputs: Properties) -> str:
+        """One per name."""
+        return f"node-secret/{inputs['stack']}/{inputs['secret']}"
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """The node makes it."""
+        return {}
+
+    def remove(self, properties: Properties) -> None:
+        """Delete the file."""
+        secret_file(properties["stack"], properties["secret"]).unlink(missing_ok=True)
+
+
+class NodeSecret(Managed, module="causeway", name="NodeSecret"):
+    """A secret of the stack that comes from a node."""
+
+    def __init__(self, name: str, stack: str, opts: pulumi.ResourceOptions) -> None:
+        super().__init__(NodeSecretLifecycle, name, {"stack": stack, "secret": name}, opts)

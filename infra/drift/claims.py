@@ -22,7 +22,7 @@ NEUTRAL = {
         *("setup", "slurp", "stat", "tempfile", "uri", "validate_argument_spec", "wait_for"),
         "wait_for_connection",
     )
-}
+} | {"causeway_keep_secret"}
 """Nothing on the node is different after these."""
 
 

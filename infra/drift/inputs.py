@@ -50,7 +50,8 @@ def role_inputs(
         for name in role_hosts(contract, role):
             own = [identities.get(name, ""), seen.variables(name, sources.variables)]
             kinds = ours.secrets(contract, name)
-            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items()}
+            # Not those of a node: its role has made them by the time that others read them.
+            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items() if kind != "node"}
             inputs[name][role] = value_hash([common, *own, keys])
     return inputs
 

@@ -23,9 +23,11 @@ P = TypeVar("P")
 S = TypeVar("S", bound=Section)
 MadeSecret = Literal["random", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
+SecretKind = MadeSecret | Literal["node"]
+"""`node`: a service makes it on a node, and its role keeps it on the controller by `causeway_keep_secret`."""
 
 
-def _nothing(_contract: Contract, _host: str) -> Mapping[str, MadeSecret]:
+def _nothing(_contract: Contract, _host: str) -> Mapping[str, SecretKind]:
     return {}
 
 
@@ -39,7 +41,7 @@ class Role:
 
     name: str
     hosts: Callable[[Contract], HostSet]
-    secrets: Callable[[Contract, str], Mapping[str, MadeSecret]] = _nothing
+    secrets: Callable[[Contract, str], Mapping[str, SecretKind]] = _nothing
     """Name → kind of those that it reads for a host."""
     reads: Callable[[Contract], Any] | None = None
     """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
@@ -106,8 +108,8 @@ class Capability(Generic[P]):
         """The plan once the endpoints of all capabilities are known."""
         return plan
 
-    def secrets(self, plan: P) -> Mapping[str, MadeSecret]:
-        """Name → kind of the secrets that all regions share; each is a resource."""
+    def secrets(self, plan: P) -> Mapping[str, SecretKind]:
+        """Name → kind of the secrets that all regions share; each is a resource, and one capability's."""
         return {}
 
     def resources(self, plan: P) -> Mapping[str, int]:

@@ -1,14 +1,14 @@
 """The plan: every node, address and link that `up` would make, and how many resources it takes."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from infra.capabilities import capabilities
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground import addresses
-from infra.ground.capability import Capability, MadeSecret, Planned
+from infra.ground.capability import Capability, Planned, SecretKind
 from infra.ground.contract import Section
 from infra.ground.endpoint import Endpoint
 from infra.ground.nodes import Nodes, PlannedNode
@@ -25,7 +25,7 @@ class Plan(Nodes):
     sections: dict[str, Section]
     """Capability → what of that is in the contract."""
     endpoints: tuple[Endpoint, ...]
-    secrets: dict[str, MadeSecret]
+    secrets: dict[str, SecretKind]
     """Name → kind of those that all regions share."""
     resources: dict[str, int]
 
@@ -55,9 +55,21 @@ def make_plan(spec: ClusterSpec) -> Plan:
         plans=plans,
         sections=sections,
         endpoints=endpoints,
-        secrets={name: kind for own in secrets.values() for name, kind in own.items()},
+        secrets=one_owner_each(secrets),
         resources=dict(resources),
     )
+
+
+def one_owner_each(secrets: Mapping[str, Mapping[str, SecretKind]]) -> dict[str, SecretKind]:
+    """Name → kind of the secrets of all capabilities; ValueError where two name one alike."""
+    owners: dict[str, str] = {}
+    for capability, own in secrets.items():
+        for name in own:
+            if (other := owners.setdefault(name, capability)) != capability:
+                raise ValueError(
+                    f"secret {name} is one of {other} and of {capability}: one of them renames it"
+                )
+    return {name: kind for own in secrets.values() for name, kind in own.items()}
 
 
 def _plans(

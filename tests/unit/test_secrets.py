@@ -2,14 +2,18 @@
 
 from base64 import b64decode
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra import stack
 from infra.components import secret
-from infra.components.secret import SecretLifecycle
+from infra.components.secret import NodeSecretLifecycle, SecretLifecycle
+from infra.planning.plan import one_owner_each
 
 INPUTS = {"stack": "s", "secret": "wireguard-sea-tokyo", "kind": "wireguard"}
 
@@ -88,4 +92,34 @@ def test_removed_is_removed(folder: Path) -> None:
     properties = INPUTS | SecretLifecycle().ensure(INPUTS, {})
     SecretLifecycle().remove(properties)
     SecretLifecycle().remove(properties)
+    assert texts(folder) == {}
+
+
+NAMES = st.sampled_from(["key", "token", "ca", "consul-ca"])
+KINDS = st.sampled_from(["random", "authority", "wireguard", "node"])
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.dictionaries(NAMES, KINDS)))
+def test_two_capabilities_do_not_share_a_secret_by_accident(secrets: dict[str, dict[str, Any]]) -> None:
+    every = [(name, owner) for owner, own in secrets.items() for name in own]
+    owners = {name: [other for found, other in every if found == name] for name, _ in every}
+    shared = {name for name, known in owners.items() if len(known) > 1}
+    if not shared:
+        assert one_owner_each(secrets) == {n: kind for own in secrets.values() for n, kind in own.items()}
+        return
+    with pytest.raises(ValueError, match="renames it") as caught:
+        one_owner_each(secrets)
+    (name,) = (name for name in shared if f"secret {name} " in str(caught.value))
+    assert all(f"of {owner}" in str(caught.value) for owner in owners[name][:2])
+
+
+def test_a_secret_from_a_node_goes_with_the_stack_and_is_nowhere_in_its_state(folder: Path) -> None:
+    inputs = {"stack": "s", "secret": "token"}
+    made = NodeSecretLifecycle().ensure(inputs, {})
+    folder.mkdir(parents=True)
+    (folder / "token").write_text("from the node")
+    assert NodeSecretLifecycle().observe(inputs | made) == []
+    assert "from the node" not in str(made)
+    NodeSecretLifecycle().remove(inputs)
+    NodeSecretLifecycle().remove(inputs)
     assert texts(folder) == {}

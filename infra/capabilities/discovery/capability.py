@@ -6,7 +6,7 @@ from infra.capabilities.discovery import servers
 from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
 from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
 from infra.declaration import ClusterSpec
-from infra.ground.capability import Capability, MadeSecret, Planned, Report
+from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports
 
 RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
@@ -62,7 +62,7 @@ class Discovery(Capability[DiscoverySection]):
                 services[key].append(service)
         return plan.model_copy(update={"services": {key: tuple(own) for key, own in services.items()}})
 
-    def secrets(self, plan: DiscoverySection) -> Mapping[str, MadeSecret]:
+    def secrets(self, plan: DiscoverySection) -> Mapping[str, SecretKind]:
         """For gossip, certificates and tokens."""
         return SECRETS
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
-from infra.ground.capability import MadeSecret
+from infra.ground.capability import SecretKind
 from infra.ground.contract import Part, Section
 
-SECRETS: Mapping[str, MadeSecret] = {
+SECRETS: Mapping[str, SecretKind] = {
     "consul-gossip": "random",
     "consul-ca": "authority",
     "consul-acl": "random",

@@ -6,7 +6,7 @@ from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.wan.links import tunnel_secret
 from infra.capabilities.wan.section import WanSection
 from infra.ground import addresses
-from infra.ground.capability import MadeSecret, Role
+from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
@@ -22,7 +22,7 @@ def _gateway_hosts(contract: Contract) -> HostSet:
     return HostSet(hosts=tuple(host for region in regions if region.routes for host in region.gateways))
 
 
-def _tunnel_keys(contract: Contract, host: str) -> dict[str, MadeSecret]:
+def _tunnel_keys(contract: Contract, host: str) -> dict[str, SecretKind]:
     """Both ends' keys of its region's tunnels: its own, and the public half of the far one."""
     links = contract.need(WanSection).links
     region = contract.region_of(host)
