@@ -1,4 +1,4 @@
-"""Action plugin: keeps a secret that a service made on a node with the stack's others, for roles that read it."""
+"""Action plugin: keeps a secret that a service made on a node, beside the stack's others."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ DOCUMENTATION = """
 module: causeway_keep_secret
 short_description: Keep a secret that a node has made
 description:
-  - Reads a file of the node and writes it on the controller, 0600 from its first byte. Nothing of it is in the result.
+  - Reads a file of the node and writes it on the controller, 0600 from its first byte.
+  - Nothing of it is in the result.
   - Nothing on the node changes. In check mode the controller's file stays, too.
 options:
-  src: {description: The file on the node., type: path, required: true}
-  dest: {description: "The file on the controller, as the role's variable names it.", type: path, required: true}
+  src: {description: The file on the node, type: path, required: true}
+  dest: {description: The file on the controller, type: path, required: true}
 """
 
 
