@@ -66,9 +66,7 @@ def one_owner_each(secrets: Mapping[str, Mapping[str, SecretKind]]) -> dict[str,
     for capability, own in secrets.items():
         for name in own:
             if (other := owners.setdefault(name, capability)) != capability:
-                raise ValueError(
-                    f"secret {name} is one of {other} and of {capability}: one of them renames it"
-                )
+                raise ValueError(f"secret {name} is one of {other} and one of {capability}; one renames it")
     return {name: kind for own in secrets.values() for name, kind in own.items()}
 
 
