@@ -48,10 +48,14 @@ class History:
 class Outcomes:
     """The history of every test, by its name: pytest's node ID, or the step's name where that is one test."""
 
-    def __init__(self, tests: dict[str, History], steps: dict[str, str]) -> None:
+    def __init__(
+        self, tests: dict[str, History], steps: dict[str, str], took_s: dict[str, float] | None = None
+    ) -> None:
         self.tests = tests
         self.steps = steps
         """Step → the inputs with which it passed as a whole, last of all."""
+        self.took_s = took_s or {}
+        """Step → the seconds that it took when it passed last."""
 
     def add(self, ended: Ended, inputs: str) -> None:
         """Note how a step and each test in it ended, unless the run was ended meanwhile."""
@@ -61,6 +65,7 @@ class Outcomes:
             self.tests.setdefault(name, History()).add(passed, inputs)
         if ended.passed:
             self.steps[ended.step.name] = inputs
+            self.took_s[ended.step.name] = round(ended.took_s, 1)
         else:
             self.steps.pop(ended.step.name, None)
 
@@ -83,14 +88,15 @@ def kept(file: Path) -> Iterator[Outcomes]:
         yield outcomes
         fresh = file.with_suffix(".new")
         tests = {name: asdict(test) for name, test in sorted(outcomes.tests.items())}
-        fresh.write_text(json.dumps({"tests": tests, "steps": outcomes.steps}))
+        fresh.write_text(json.dumps({"tests": tests, "steps": outcomes.steps, "took_s": outcomes.took_s}))
         fresh.replace(file)
 
 
 def _read(file: Path) -> Outcomes:
     try:
         said = json.loads(file.read_text())
-        return Outcomes({name: History(**test) for name, test in said["tests"].items()}, dict(said["steps"]))
+        tests = {name: History(**test) for name, test in said["tests"].items()}
+        return Outcomes(tests, dict(said["steps"]), dict(said.get("took_s", {})))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # none yet, or of another version
         return Outcomes({}, {})
 

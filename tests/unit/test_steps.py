@@ -176,6 +176,21 @@ def test_what_needs_a_long_build_comes_last(tmp_path: Path) -> None:
     assert names[-2:] == ["integration-stack", "molecule-consul-default"]
 
 
+def test_what_took_longest_last_time_starts_first_and_alone_ones_stay_last() -> None:
+    names = ("short", "new", "long", "consul", steps.LONG[0])
+    nodes = [Step(name, ("true",), quick=False, late=name == "consul") for name in names]
+    alone = [Step(name, ("true",), quick=False, alone=True) for name in ("vm", "wan")]
+    listed = [steps.NODE_IMAGE, Step("unit", ("true",)), *nodes, *alone]
+    took_s = {"unit": 900.0, "short": 10.0, "long": 600.0, "consul": 500.0, "vm": 60.0, "wan": 240.0}
+
+    def order(*, obtained: bool) -> list[str]:
+        return [step.name for step in steps.longest_first(listed, took_s, obtained=obtained)]
+
+    first, last = ["node-image", "unit", steps.LONG[0], "long"], ["vm", "wan"]
+    assert order(obtained=True) == [*first, "consul", "new", "short", *last]
+    assert order(obtained=False) == [*first, "new", "short", "consul", *last]
+
+
 def test_unknown_word_names_the_nearest_step() -> None:
     with pytest.raises(ValueError, match="did you mean mypy"):
         steps.chosen(["mypi"])
@@ -223,6 +238,10 @@ def test_outcomes_are_kept_per_test_and_survive_a_spoiled_file(tmp_path: Path) -
     with outcomes.kept(file) as known:
         assert known.tests["tests/unit/test_a.py::test_good"].passed == ["these"]
         assert known.tests["tests/unit/test_a.py::test_bad"].failed == ["these"]
+        assert known.took_s == {}, "what failed may have ended early"
+        known.add(Ended(STEP, True, 2.0), "these")
+    with outcomes.kept(file) as known:
+        assert known.took_s == {STEP.name: 2.0}
 
 
 def test_a_step_that_passed_with_the_same_inputs_is_unchanged_but_not_one_that_measures() -> None:
