@@ -8,7 +8,7 @@ import pulumi
 from infra.components.inventory import Inventory
 from infra.components.verification import Verification
 from infra.components.wave import Configuration, hosts_of
-from infra.drift.inputs import role_inputs
+from infra.drift.inputs import FROM_A_NODE, role_inputs
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.ground.identities import identities_of
@@ -63,5 +63,9 @@ def _hosts(
     instances: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     """Host → its instance, and role → what the role's work there depends on."""
-    inputs = role_inputs(contract, identities_of(contract, instances), lambda name, _kind: fingerprints[name])
+    inputs = role_inputs(
+        contract,
+        identities_of(contract, instances),
+        lambda name, kind: FROM_A_NODE if kind == "node" else fingerprints[name],
+    )
     return {name: {"instance": instances[name]["id"], "roles": inputs[name]} for name in names}

@@ -28,6 +28,8 @@ Fingerprint = Callable[[str, str], str]
 """Name and kind of a secret → its fingerprint."""
 COMPUTED: Mapping[str, Callable[[], str]] = {"causeway_probe": probe_source}
 """Lookup plugins of roles that answer with something of ours → what that is today."""
+FROM_A_NODE = "from a node"
+"""Instead of a node's secret's fingerprint: a roll-out knows what is in it only once its role has run."""
 
 
 def role_inputs(
@@ -38,6 +40,7 @@ def role_inputs(
     The files of the role and of the roles that it uses; its play; Ansible's settings; its variables by name,
     the declaration's and the user's; which machine the host is; what the role reads of others; its secrets
     (read from the stack's files without `fingerprint`). Variables given on a command line are not part of it.
+    Of a node's secret only whether the controller has it: where it was lost, roles that name it are stale.
     """
     known, owners = capabilities.roles(), capabilities.owners()
     seen = _Seen(contract, overrides(contract.stack))
@@ -50,14 +53,15 @@ def role_inputs(
         for name in role_hosts(contract, role):
             own = [identities.get(name, ""), seen.variables(name, sources.variables)]
             kinds = ours.secrets(contract, name)
-            # Not those of a node: its role has made them by the time that others read them.
-            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items() if kind != "node"}
+            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items()}
             inputs[name][role] = value_hash([common, *own, keys])
     return inputs
 
 
 def _fingerprint(stack: str, name: str, kind: str) -> str:
     """As the controller's files have it; empty where they are gone, which makes its roles stale."""
+    if kind == "node":
+        return FROM_A_NODE if secret_file(stack, name).exists() else ""
     parts = secrets.read(secret_file(stack, name), kind)
     return secrets.fingerprint(parts) if parts else ""
 

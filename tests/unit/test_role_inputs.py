@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from infra import capabilities, files
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.drift import inputs
-from infra.drift.inputs import options, role_inputs
+from infra.drift.inputs import FROM_A_NODE, options, role_inputs
 from infra.errors import CausewayError
 from infra.ground import secrets
 from infra.ground.contract import Contract
@@ -201,6 +202,19 @@ def test_a_secret_runs_the_roles_that_read_it(
     assert role_inputs(contract, {}, lambda name, _kind: again[name]) == before, "a roll-out and a scan agree"
     secrets.write(checkout / "s" / secret, secrets.GENERATORS[kinds[secret]]())
     assert changed(before, role_inputs(contract, {})) == on(before, role)
+
+
+def test_a_lost_secret_of_a_node_makes_stale_what_names_it_and_nothing_else_of_it_counts(
+    contract: Contract, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = capabilities.roles()
+    naming = replace(known["drift_watch"], secrets=lambda _contract, _host: {"token": "node"})
+    monkeypatch.setattr(capabilities, "roles", lambda: known | {"drift_watch": naming})
+    planned = role_inputs(contract, {}, lambda _name, kind: FROM_A_NODE if kind == "node" else "")
+    assert changed(planned, role_inputs(contract, {})) >= on(planned, "drift_watch"), "not made yet, or lost"
+    for text in ("a token", "another"):
+        secrets.write(checkout / "s" / "token", {"": text})
+        assert changed(planned, role_inputs(contract, {})).isdisjoint(on(planned, "drift_watch"))
 
 
 TARGETS = ("all", "region_tokyo", "pool_shanghai_gpu", "role_gateway", "feature_roce", GPU)
