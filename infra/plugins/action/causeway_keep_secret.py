@@ -23,7 +23,7 @@ short_description: Keep a secret that a node has made
 description:
   - Reads a file of the node and writes it on the controller, 0600 from its first byte.
   - Nothing of it is in the result.
-  - Nothing on the node changes. In check mode the controller's file stays, too.
+  - Nothing on the node changes. In check mode nothing is written, and the node's may be missing.
 options:
   src: {description: The file on the node, type: path, required: true}
   dest: {description: The file on the controller, type: path, required: true}
@@ -43,11 +43,16 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
             raise AnsibleActionFail("src and dest are needed: the node's file, and the controller's")
         read = self._execute_module("ansible.builtin.slurp", {"src": source}, task_vars=task_vars)
         if read.get("failed"):
+            if self._task.check_mode:  # on a node that is new: what makes it has not run either
+                return result | {"changed": True}
             raise AnsibleActionFail(
                 f"{source} cannot be read on the node: {read.get('msg', 'no reason given')}"
             )
-        text, path = base64.b64decode(read["content"]).decode(), Path(target)
-        changed = not path.exists() or path.read_text() != text
+        try:
+            text, path = base64.b64decode(read["content"]).decode(), Path(target)
+        except UnicodeDecodeError:
+            raise AnsibleActionFail(f"{source} is no text: keep it as base64") from None
+        changed = not path.exists() or path.read_text(errors="replace") != text
         if changed and not self._task.check_mode:
             write_private(path, text)
         return result | {"changed": changed}
