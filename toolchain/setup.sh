@@ -156,11 +156,11 @@ pulumi_ready() { [[ -x $PULUMI/bin/pulumi ]]; }
 begin_tools() { # begin_tools WORDS…: those that ./run was called with
   local name minutes version pattern target
   while read -r name minutes version pattern; do
-    version=$(sed -n "s/^${version#*:}: //p" "$ROOT/${version%%:*}")
+    version=$(sed -n "s/^${version#*:}: //p" "$ROOT/${version%%:*}" 2>/dev/null) && [[ $version ]] || continue
     target=$CACHE/$name-$version
     [[ ! -x $target/$name ]] && wants_tool "$name" "$pattern" "$@" || continue
     begin_tool "$name" "$minutes" "$version" "$target"
-  done < <(grep -hv '^#' "$ROOT"/infra/capabilities/*/tools)
+  done < <(grep -hsEv '^(#|$)' "$ROOT"/infra/capabilities/*/tools)
 }
 
 wants_tool() { # wants_tool NAME PATTERN WORDS…: whether what is called needs it; a wrong answer costs time only

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-RUN = Path(__file__).resolve().parents[2] / "run"
+ROOT = Path(__file__).resolve().parents[2]
+RUN = ROOT / "run"
 
 
 def run(
@@ -86,6 +87,10 @@ def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
     assert run(*show, env=users).stdout.strip() == "/etc/hostname"
 
 
+BEGUN = 'CACHE=/nowhere; . "$SETUP"; begin_tool() { echo "$@"; }; begin_tools "$@"'
+"""Says which tools would be obtained, and obtains none."""
+
+
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
@@ -102,10 +107,9 @@ def test_passphrase_is_the_owner_s_alone_and_the_user_s_own_wins() -> None:
     ],
 )
 def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: bool) -> None:
-    script = 'CACHE=/nowhere; . "$ROOT/toolchain/setup.sh"; begin_tool() { echo "$@"; }; begin_tools "$@"'
     done = subprocess.run(
-        ["bash", "-euc", script, "bash", *words],
-        env={**os.environ, "ROOT": str(RUN.parent)},
+        ["bash", "-euc", BEGUN, "bash", *words],
+        env={**os.environ, "ROOT": str(ROOT), "SETUP": str(ROOT / "toolchain" / "setup.sh")},
         check=True,
         capture_output=True,
         text=True,
@@ -115,3 +119,37 @@ def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...],
     for name, _, version, folder in begun:
         assert folder == f"/nowhere/{name}-{version}"
         assert re.fullmatch(r"[0-9.]+", version)
+
+
+TOOLS = sorted(ROOT.glob("infra/capabilities/*/tools"))
+
+
+@pytest.mark.parametrize("file", TOOLS, ids=lambda path: path.parent.name)
+def test_what_a_capability_says_of_its_tools_is_so(file: Path) -> None:
+    for line in filter(lambda line: line and not line.startswith("#"), file.read_text().splitlines()):
+        name, minutes, version, pattern = line.split(maxsplit=3)
+        assert os.access(ROOT / "toolchain" / f"install-{name}", os.X_OK)
+        assert int(minutes) > 0
+        where, _, key = version.partition(":")
+        assert re.search(rf"^{key}: \S", (ROOT / where).read_text(), re.MULTILINE), line
+        assert re.compile(pattern)
+
+
+@pytest.mark.parametrize(
+    "lines", [None, "", "\n# a remark\n\n", "lamp 1 gone.yml:version x", "lamp 1 here:gone x"]
+)
+def test_what_says_nothing_of_a_tool_stops_nobody(lines: str | None, tmp_path: Path) -> None:
+    (tmp_path / "requirements.lock").touch()
+    (tmp_path / "here").write_text("version: 1\n")
+    (tmp_path / "Pulumi.local.yaml").write_text("x\n")
+    room = tmp_path / "infra" / "capabilities" / "one"
+    room.mkdir(parents=True)
+    if lines is not None:
+        (room / "tools").write_text(f"{lines}\nbell 1 here:version x\n")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", BEGUN, "bash", "up"],
+        env={**os.environ, "ROOT": str(tmp_path), "SETUP": str(ROOT / "toolchain" / "setup.sh")},
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    wanted = "" if lines is None else "bell 1 1 /nowhere/bell-1\n"
+    assert (done.stdout, done.stderr) == (wanted, "")
