@@ -14,20 +14,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from infra import ROOT
-from infra.capabilities.discovery.servers import SERVER_COUNTS
-from infra.capabilities.wan.rules.links import FASTEST_MBPS, SLOWEST_RTT_MS, SMALLEST_MTU
+from infra.capabilities import capabilities
 from infra.checks.rules import ALL_RULES
-from infra.declaration import (
-    ClusterSpec,
-    ConsulDiscovery,
-    FabricSpec,
-    LocalProvider,
-    NodePoolSpec,
-    RegionSpec,
-    RoceSpec,
-    TrafficClasses,
-    WanLinkSpec,
-)
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
+from infra.declaration.base import Spec
 from infra.declaration.places import places
 from infra.ground.addresses import MAX_POOLS
 from infra.ground.problem import listing
@@ -44,12 +34,7 @@ LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (NodePoolSpec, "gpus"): f"0, {listing(GPUS_PER_NODE)}",
     (NodePoolSpec, "nics"): "at least 0",
     (NodePoolSpec, "nic_gbps"): listing(NIC_GBPS),
-    (FabricSpec, "link_gbps"): listing(NIC_GBPS),
-    (ConsulDiscovery, "servers"): listing(SERVER_COUNTS),
-    (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
-    (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
-    (WanLinkSpec, "loss_pct"): "0 to below 100",
-    (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`, inside the tunnel",
+    **{field: limits for one in capabilities() for field, limits in one.limits.items()},
 }
 WORDS: dict[Any, str] = {
     str: "text",
@@ -99,10 +84,9 @@ def _default(field: FieldInfo) -> str:
         return "*required*"
     if field.default in (None, (), {}):
         return "none"
-    if isinstance(field.default, LocalProvider):
-        return "`{kind: local}`"
-    if isinstance(field.default, RoceSpec | TrafficClasses):
-        return "its defaults"
+    if isinstance(field.default, Spec):
+        kind = getattr(field.default, "kind", None)
+        return f"`{{kind: {kind}}}`" if kind else "its defaults"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 

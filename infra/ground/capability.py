@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from infra.declaration import ClusterSpec
+from infra.declaration.base import Spec
 from infra.ground.contract import Contract, Section
 from infra.ground.endpoint import Endpoint, HostSet
 from infra.ground.nodes import Nodes
@@ -25,6 +26,8 @@ MadeSecret = Literal["random", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
 SecretKind = MadeSecret | Literal["node"]
 """`node`: a service makes it on a node, and its role keeps it on the controller by `causeway_keep_secret`."""
+Limits = Mapping[tuple[type[Spec], str], str]
+"""Model and field → what the rules allow there, in words: for the reference and for editors."""
 
 
 def _nothing(_contract: Contract, _host: str) -> Mapping[str, SecretKind]:
@@ -91,6 +94,7 @@ class Capability(Generic[P]):
     """Capabilities whose sections are planned before, and are read where they are declared."""
     rules: ClassVar[tuple[Rule, ...]] = ()
     """On the declaration."""
+    limits: ClassVar[Limits] = {}
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> P | None:
         """What it comes to; None where it is not declared. Called once all rules hold."""

@@ -184,6 +184,7 @@ def test_its_fields_are_in_the_reference_and_the_schema(checkout: Checkout) -> N
         "import json; from infra.checks.reference import reference; print(json.dumps(reference()))"
     )
     assert "### `cache`\n" in page
+    assert "| `gib` | GiB | *required* | whole number: at least 1 |" in page
     assert "| `cache-size` | error |" in page
     schema = json.loads(checkout.causeway("schema"))
     assert {"cache", "ports", "beacon"} <= set(schema["$defs"]["ClusterSpec"]["properties"])

@@ -1,13 +1,15 @@
 """Service discovery: a datacenter for every region, and the services that its nodes offer."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from infra.capabilities.discovery import servers
 from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
 from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, ConsulDiscovery
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports
+from infra.ground.problem import listing
 
 RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
 API_PORTS = Ports(8500, 8503)
@@ -19,6 +21,7 @@ class Discovery(Capability[DiscoverySection]):
 
     name = "discovery"
     rules = (ServersCanAgree(), ServersHaveNodes(), DatacentersAreRegions())
+    limits: ClassVar = {(ConsulDiscovery, "servers"): listing(servers.SERVER_COUNTS)}
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> DiscoverySection | None:
         """The first control nodes of each region are its servers."""

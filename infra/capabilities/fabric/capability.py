@@ -1,6 +1,7 @@
 """The network between GPU nodes: rules, plan, and what hosts are told of it."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from infra.capabilities.fabric.report import report
 from infra.capabilities.fabric.rules import (
@@ -22,8 +23,10 @@ from infra.capabilities.fabric.rules import (
 )
 from infra.capabilities.fabric.section import FabricRegion, FabricSection, Nic, Roce
 from infra.capabilities.fabric.topology import FabricPlan, plan_fabric
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, FabricSpec
 from infra.ground.capability import Capability, Planned, Report
+from infra.ground.problem import listing
+from infra.ground.rules.pools import NIC_GBPS
 
 ECN_CAPABLE = 0b10
 """ECT(0), the low bits of the IP header's ToS byte (RFC 3168)."""
@@ -52,6 +55,7 @@ class Fabric(Capability[Fabrics]):
         SwitchBuffersFit(),
         LosslessEndsAtTheEdge(),
     )
+    limits: ClassVar = {(FabricSpec, "link_gbps"): listing(NIC_GBPS)}
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> Fabrics | None:
         """None where no region has nodes on one."""

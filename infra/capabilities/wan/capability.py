@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from infra.capabilities.wan.plan import WanPlan, plan_wan
 from infra.capabilities.wan.report import report
@@ -14,6 +15,7 @@ from infra.capabilities.wan.rules.gateways import (
     TunnelsEndInGateways,
 )
 from infra.capabilities.wan.rules.links import (
+    LIMITS,
     ClassesFitTheLink,
     FlowsFillTheLink,
     LinkEndsExist,
@@ -60,6 +62,7 @@ class Wan(Capability[WanPlan]):
         EndsAreHandedOver(),
         GatewaysKnowTheirLinks(),
     )
+    limits: ClassVar = LIMITS
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> WanPlan:
         """Every cluster has one, also where no link leads out of its only region."""

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from infra.capabilities.wan import tcp as wan
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, WanLinkSpec
 from infra.declaration.link import LinkKind
+from infra.ground.capability import Limits
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import links
 
@@ -18,6 +19,13 @@ LOSSY_PCT = 5.0
 SMALLEST_MTU = 576
 """What every IPv4 host must accept (RFC 791)."""
 SMALLEST_IPV6_MTU = 1280
+LIMITS: Limits = {
+    (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
+    (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
+    (WanLinkSpec, "loss_pct"): "0 to below 100",
+    (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`, inside the tunnel",
+}
+"""What the rules below allow, in words."""
 
 
 class LinkEndsExist:
