@@ -37,7 +37,7 @@ FEATURES = {"cache": 8, "ports": 8, "beacon": 2}
 
 def own_places(room: str) -> tuple[str, ...]:
     """Where files are nobody's business but the capability's."""
-    tests = (f"tests/verify/{room}/", f"tests/components/test_{room}.py")
+    tests = (f"tests/verify/{room}/", f"tests/components/test_{room}.py", f"tests/preflights/{room}.yml")
     return (
         f"infra/capabilities/{room}/",
         f"infra/declaration/{room}.py",
@@ -227,6 +227,8 @@ def test_its_role_runs_in_its_place_on_its_hosts(role: str, hosts: int, checkout
 def test_its_roles_are_held_to_the_rules_of_roles(checkout: Checkout) -> None:
     rules = ("tests/repo/test_role_variables.py", "tests/repo/test_units.py")
     checkout.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *rules)
+    preflights = ("tests/repo/test_preflights.py", "-k", "ports or elsewhere")
+    checkout.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *preflights)
 
 
 def test_its_imports_run_downwards(checkout: Checkout) -> None:
