@@ -37,13 +37,15 @@ FEATURES = {"cache": 8, "ports": 8, "beacon": 2}
 
 def own_places(room: str) -> tuple[str, ...]:
     """Where files are nobody's business but the capability's."""
-    tests = (f"tests/verify/{room}/", f"tests/components/test_{room}.py", f"tests/preflights/{room}.yml")
+    tests = (
+        f"verify/{room}/", f"preflights/{room}.yml", f"texts/{room}.yml", f"components/test_{room}.py"
+    )  # fmt: skip
     return (
         f"infra/capabilities/{room}/",
         f"infra/declaration/{room}.py",
         f"roles/{room}/",
-        "toolchain/",
-        *tests,
+        "toolchain/install-",
+        *(f"tests/{path}" for path in tests),
     )
 
 
@@ -179,6 +181,11 @@ def test_check_knows_its_models_and_its_rules(checkout: Checkout) -> None:
         assert told in checkout.causeway("check", "wrong.yaml", expect=2)
 
 
+def test_its_texts_are_among_those_that_are_tried(checkout: Checkout) -> None:
+    tried = ("tests/unit/test_checks_texts.py", "-k", "every_text")
+    checkout.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tried)
+
+
 def test_its_fields_are_in_the_reference_and_the_schema(checkout: Checkout) -> None:
     page = checkout.python(
         "import json; from infra.checks.reference import reference; print(json.dumps(reference()))"
@@ -281,16 +288,8 @@ def test_its_kind_of_drift_travels_and_covers_its_role(checkout: Checkout) -> No
 
 
 def test_its_resource_is_asked_for_and_counted(checkout: Checkout) -> None:
-    own = (
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--import-mode=importlib",
-        "tests/components/test_beacon.py",
-    )
-    checkout.run(sys.executable, *own)
+    own = ("tests/components/test_beacon.py", "tests/components/test_cache.py")
+    checkout.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *own)
     report = json.loads(checkout.causeway("plan", "Pulumi.rooms.yaml", "--json"))
     assert report["resources"]["beacons"] == 1
     assert report["resources"]["cache"] == 1, "the secret from a node"

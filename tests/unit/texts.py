@@ -2,7 +2,10 @@
 
 import copy
 from collections.abc import Iterator
+from pathlib import Path as File
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from infra.checks import check
 from infra.checks.schema import parse_spec
@@ -52,9 +55,10 @@ MACHINES: dict[str, Any] = {
             (("inland", "dedicated_fiber", 1, {}), ("internet", "vpn", 5, {"public_address": "198.51.100.1"}))
         )
     ],
-    "discovery": {"kind": "consul", "primary": "tokyo", "servers": 1, "datacenters": {"tokyo": "east"}},
     "waves": [["tokyo"], ["osaka"]],
 }  # fmt: skip
+for file in sorted((File(__file__).parents[1] / "texts").glob("*.yml")):
+    MACHINES |= YAML(typ="safe", pure=True).load(file.read_text())  # what a capability has declared
 FABRIC: dict[str, Any] = {
     "name": "lab",
     "regions": [
