@@ -7,7 +7,7 @@ A capability is a package below `infra/capabilities/`:
     handoff.py      ROLES; variables(contract) → role → group → variables, and host_variables(contract)
                     → host → variables, where its roles need some (infra/capabilities/__init__.py)
     resources.py    build(stack, spec, plan, opts): its resources of Pulumi's, where it has some
-    commands.py     COMMAND, SUMMARY, add_arguments, run: its command of the CLI, where it has one (infra/cli.py)
+    commands.py     COMMAND, SUMMARY, add_arguments, run: its command, where it has one (infra/cli.py)
     tools           programs that no package brings, a line each (toolchain/setup.sh)
 """
 
