@@ -145,10 +145,10 @@ def test_a_host_that_cannot_be_planned_keeps_no_other_from_being_repaired(
 
 
 def fails_for(name: str, real: Any) -> Any:
-    def plan(report: HostReport, manifest: Manifest) -> Any:
+    def plan(report: HostReport, manifest: Manifest, *changes: Any) -> Any:
         if report.host == name:
             raise IndexError("of nonsense")
-        return real(report, manifest)
+        return real(report, manifest, *changes)
 
     return plan
 
