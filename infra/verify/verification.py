@@ -8,6 +8,7 @@ The same tests verify container nodes under molecule and real nodes over SSH.
 import argparse
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ INVENTORY_LIMIT_S = 1800
 HOST_TIMEOUT_S = 300
 """Longest a process may take per host it looks at."""
 END_LIMIT_S = 60
+PARENT_LOOK_S = 1
 """For a process that is told to look at nothing, and may be collecting still."""
 CONNECTIONS_AT_ONCE = 32
 Progress = Callable[[str], None]
@@ -86,6 +88,25 @@ def verify_when_told(commands: Iterator[str]) -> VerificationResult | None:
         result = checking.look(json.loads(told))
     write_result(result, expectations, whole=False)
     return result
+
+
+def _told_by(parent: int) -> Iterator[str]:
+    """The lines of standard input, for as long as the process that started this one lives.
+
+    A worker of an Ansible that was killed has the other end of the pipe, too, and may hang for ever.
+    """
+    data = b""
+    while True:
+        *lines, data = data.split(b"\n")
+        yield from (line.decode() for line in lines)
+        ready, _, _ = select.select([0], [], [], PARENT_LOOK_S)
+        if os.getppid() != parent:
+            return
+        if ready:
+            if not (more := os.read(0, 1 << 16)):
+                yield from filter(None, [data.decode()])
+                return
+            data += more
 
 
 def _read_expectations(inventory: str | Path, limit: str | None) -> Expectations:
@@ -308,7 +329,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
     try:
-        result = verify_when_told(sys.stdin) if arguments.stand_by else _verify(arguments)
+        result = verify_when_told(_told_by(os.getppid())) if arguments.stand_by else _verify(arguments)
     except CausewayError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
