@@ -1,8 +1,8 @@
 """The proof at the end of a repair: made ready while the roles run, so that only the checks take time.
 
 The process belongs to ansible-playbook itself, not to one of the workers that it forks for its tasks: so it
-lives from one task to another, and ends with the run, however that ends, for then nobody holds its standard
-input. A worker inherits what this module holds, and may talk to it.
+lives from one task to another. It ends with the run, however that ends, for it looks whether its parent lives.
+A worker inherits what this module holds, and may talk to it.
 """
 
 import json
@@ -21,12 +21,12 @@ ready: "Proof | None" = None
 
 
 class Proof:
-    """`python -m infra.verify.verification --stand-by`."""
+    """`python -m infra.verify.verification --stand-by PID`."""
 
     def __init__(self, expectations: str) -> None:
         """Start it for the hosts and roles of EXPECTATIONS, as `Expectations.dump` has them."""
         self._process = subprocess.Popen(  # deadline: its own, for every host that it looks at
-            [sys.executable, "-m", "infra.verify.verification", "--stand-by", "--json"],
+            [sys.executable, "-m", "infra.verify.verification", "--stand-by", str(os.getpid()), "--json"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=subprocess.PIPE,

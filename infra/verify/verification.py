@@ -318,7 +318,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.verify.verification")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--inventory", help="folder or file, as for ansible-playbook -i")
-    source.add_argument("--stand-by", action="store_true", help="what a repair starts; see verify_when_told")
+    source.add_argument(
+        "--stand-by", metavar="PID", type=int, help="what the repair PID starts; see verify_when_told"
+    )
     parser.add_argument("--limit", help="host pattern, as for ansible-playbook --limit")
     parser.add_argument(
         "--experiments",
@@ -329,7 +331,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="file to write the checks to, as JSON")
     arguments = parser.parse_args()
     try:
-        result = verify_when_told(_told_by(os.getppid())) if arguments.stand_by else _verify(arguments)
+        told_by = arguments.stand_by
+        result = _verify(arguments) if told_by is None else verify_when_told(_told_by(told_by))
     except CausewayError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT

@@ -1,6 +1,7 @@
 """What counts as proof, and that silence never does."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -161,7 +162,7 @@ def test_only_the_roles_that_are_named_are_expected() -> None:
 def told_to_stand_by(*lines: str) -> str:
     """What the verification says that a repair has ready, told so much and no more."""
     done = subprocess.run(
-        [sys.executable, "-m", "infra.verify.verification", "--stand-by", "--json"],
+        [sys.executable, "-m", "infra.verify.verification", "--stand-by", str(os.getpid()), "--json"],
         cwd=ROOT,
         input="".join(f"{line}\n" for line in lines),
         capture_output=True,
