@@ -1,8 +1,8 @@
 """The proof at the end of a repair: made ready while the roles run, so that only the checks take time.
 
 The process belongs to ansible-playbook itself, not to one of the workers that it forks for its tasks: so it
-lives from one task to another. It ends with the run, however that ends, for it looks whether its parent lives.
-A worker inherits what this module holds, and may talk to it.
+lives from one task to another. It ends with the run, however that ends, for it looks whether its parent
+lives. A worker inherits what this module holds, and may talk to it.
 """
 
 import json

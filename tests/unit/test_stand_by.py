@@ -47,7 +47,7 @@ def test_it_ends_with_its_parent_though_somebody_else_holds_its_input(number: si
         assert int(parent.stdout.readline()) > 0
         parent.send_signal(number)
         # Its output closes once it has ended; it may have been told nothing yet.
-        assert parent.stdout.read() in (b"\n", b"ready\n")
+        assert parent.communicate(timeout=LIMIT_S)[0] in (b"\n", b"ready\n")
     finally:
         os.close(write)
         parent.wait(LIMIT_S)
