@@ -23,7 +23,7 @@ from pathlib import Path
 from infra import capabilities
 from infra.inventory.roles import roles_within
 from tests import leftovers, minutes, outcomes, seed
-from tests.step_run import LIMIT_S, LOGS, ROOT, Run, Step
+from tests.step_run import AT_ONCE, LIMIT_S, LOGS, ROOT, Run, Step
 
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
@@ -187,6 +187,7 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--changed", action="store_true", help="skip what passed with the same inputs")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--burn", type=int, default=0, metavar="N", help="keep N cores busy meanwhile")
+    parser.add_argument("--at-once", type=int, default=AT_ONCE, metavar="N", help="steps beside each other")
     parser.add_argument("--seed", type=int, metavar="N", help="what generated tests begin with")
     return parser.parse_args(words)
 
@@ -239,6 +240,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
     run = Run(
         repeated([step for step in steps if step not in same], options.repeat),
         {leftovers.MARK: leftovers.new_mark(), **begun},
+        options.at_once,
     )
     started = time.monotonic()
     with _burners(options.burn):

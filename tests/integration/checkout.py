@@ -210,11 +210,19 @@ def two_regions(checkout: Checkout, **changes: Any) -> dict[str, Any]:
 
 
 def wait_for(condition: Callable[[], object], what: str, limit_s: float = 300) -> None:
-    """Come back once `condition` holds; AssertionError after `limit_s` seconds."""
+    """Come back once `condition` holds; AssertionError after `limit_s` seconds.
+
+    Twice as long as a look takes is rested: one into a node costs a quarter of a second of a core, of which
+    what is waited for has two.
+    """
     deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {limit_s:g} s in vain for: {what}"
-        time.sleep(0.05)
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        looked = time.monotonic()
+        assert looked < deadline, f"waited {limit_s:g} s in vain for: {what}"
+        time.sleep(min(max(0.05, 2 * (looked - began)), 1))
 
 
 @contextmanager

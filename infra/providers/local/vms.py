@@ -52,6 +52,12 @@ ACCELERATION: Mapping[Accelerator, tuple[str, ...]] = {
     # Emulating newer instructions costs more than programs gain by them.
     "tcg": ("-accel", f"tcg,thread=multi,tb-size={TRANSLATION_MIB}", "-cpu", "qemu64"),
 }
+KERNEL_OPTIONS: Mapping[Accelerator, str] = {
+    "kvm": "",
+    # QEMU keeps what it has translated by address: libc at another one in each process is translated for each
+    # anew, and a boot or an install costs half as much again.
+    "tcg": " norandmaps",
+}
 COMMON = (PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
 RECIPE = 1
 """Counted up when what a disk is made with changes in a way that needs nodes to be made anew."""
@@ -242,7 +248,7 @@ def _command(node: Node, folder: Path, instance: str) -> list[str]:
         *("-name", node.container, "-uuid", instance, "-m", f"{node.memory_mib}M"),
         *("-smp", str(CPUS[accelerator])),
         *("-kernel", str(image / vm_image.KERNEL), "-initrd", str(image / vm_image.INITRD)),
-        *("-append", "root=/dev/vda rootfstype=ext4 rw console=ttyS0 panic=10"),
+        *("-append", f"root=/dev/vda rootfstype=ext4 rw console=ttyS0 panic=10{KERNEL_OPTIONS[accelerator]}"),
         # The host's memory holds what is written until the host goes down: enough for a node of a test bed.
         *("-drive", f"file={folder / DISK},if=virtio,cache=unsafe,discard=unmap"),
         *("-device", "virtio-rng-pci"),
