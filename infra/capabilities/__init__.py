@@ -9,7 +9,7 @@ from typing import Any, cast
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 
-NAMES = ("base", "fabric", "wan", "discovery", "drift_watch")
+NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability")
 """Every capability there is; those that another one needs or uses are before it."""
 
 
@@ -21,20 +21,18 @@ def capabilities() -> tuple[Capability[Any], ...]:
 
 def roles() -> dict[str, Role]:
     """Every role that a capability brings, by its name."""
-    return {role.name: role for handoff in _handoffs() for role in handoff.ROLES}
+    return {role.name: role for handoff in _handoffs().values() for role in handoff.ROLES}
 
 
 def owners() -> dict[str, str]:
     """Role → the capability that brings it."""
-    return {
-        role.name: name for name, handoff in zip(NAMES, _handoffs(), strict=True) for role in handoff.ROLES
-    }
+    return {role.name: name for name, handoff in _handoffs().items() for role in handoff.ROLES}
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """Role → group of the inventory → the role's variables there."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for handoff in _handoffs():
+    for handoff in _handoffs().values():
         if of_handoff := getattr(handoff, "variables", None):
             found |= cast(dict[str, dict[str, dict[str, Any]]], of_handoff(contract))
     return found
@@ -43,7 +41,7 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
     """Host → the variables that are its own, of all roles."""
     found: dict[str, dict[str, Any]] = {}
-    for handoff in _handoffs():
+    for handoff in _handoffs().values():
         if of_handoff := getattr(handoff, "host_variables", None):
             for host, own in of_handoff(contract).items():
                 found.setdefault(host, {}).update(own)
@@ -58,5 +56,7 @@ def resources() -> tuple[ModuleType, ...]:
 
 
 @cache
-def _handoffs() -> tuple[ModuleType, ...]:
-    return tuple(import_module(f"{__name__}.{name}.handoff") for name in NAMES)
+def _handoffs() -> dict[str, ModuleType]:
+    """Capability → its module `handoff`, of those that bring roles."""
+    found = {name: f"{__name__}.{name}.handoff" for name in NAMES}
+    return {name: import_module(module) for name, module in found.items() if find_spec(module)}

@@ -14,7 +14,7 @@ from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
 from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.planning.plan import Plan, make_plan
-from infra.planning.report import plan_json, print_plan
+from infra.planning.report import plan_json, plan_page, print_plan
 
 WIDE = 200
 """Columns where the output is no terminal, so that a pipe or a log sees one line per pool."""
@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_declaration(parser)
     parser.add_argument("--cables", action="store_true", help="print the cabling list of all fabrics, as CSV")
     parser.add_argument("--diagram", metavar="FILE", type=Path, help="draw the fabrics into FILE, as SVG")
+    parser.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page with the curves of what is planned"
+    )
     parser.add_argument(
         "--switches", metavar="DIR", type=Path, help="write a config_db.json for each switch, as DIR/SWITCH/…"
     )
@@ -46,6 +49,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     spec, plan, stack = declaration.spec, make_plan(declaration.spec), stack_of(path)
     if arguments.cables or arguments.diagram or arguments.switches:
         return _fabrics(arguments, plan)
+    if arguments.html:
+        return _page(arguments.html, plan, spec.name)
     if arguments.json:
         print(json.dumps(plan_json(spec, plan, stack), indent=1, ensure_ascii=False))
         return ExitCode.OK
@@ -53,6 +58,18 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
     print_plan(spec, plan, stack, console)
+    return ExitCode.OK
+
+
+def _page(path: Path, plan: Plan, cluster: str) -> ExitCode:
+    """What the capabilities have to show, as one file."""
+    text = plan_page(cluster, plan)
+    if text is None:
+        raise BadInputError("nothing that is declared has a page", hint="declare reliability")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CausewayError(f"{path} cannot be written: {error.strerror}") from None
     return ExitCode.OK
 
 

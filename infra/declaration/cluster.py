@@ -6,6 +6,7 @@ from infra.declaration.base import KeyLine, Spec
 from infra.declaration.discovery import DiscoverySpec
 from infra.declaration.link import WanLinkSpec
 from infra.declaration.region import RegionSpec
+from infra.declaration.reliability import ReliabilitySpec
 
 
 class ClusterSpec(Spec):
@@ -22,6 +23,8 @@ class ClusterSpec(Spec):
     """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
     discovery: DiscoverySpec | None = None
     """How services are found; unset means that none is."""
+    reliability: ReliabilitySpec | None = None
+    """How often things fail and what a job does about it; unset means that it is not planned."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.
 

@@ -68,6 +68,8 @@ class Report:
     data: Mapping[str, Any] = field(default_factory=dict)
     """Joins the plan's JSON at its top."""
     regions: Mapping[str, RegionReport] = field(default_factory=dict)
+    page: Callable[[], str] | None = None
+    """Makes its part of the page of `causeway plan --html`: a fragment without script or other files."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ MACHINES: dict[str, Any] = {
                         for number in (0, 1)
                     ],
                 }
-                for name, role, first in (("control", "control", 10), ("edge", "gateway", 20))
+                | ({"gpus": 8, "gpu_model": "h100-sxm"} if role == "gpu" else {})
+                for name, role, first in (
+                    ("control", "control", 10), ("edge", "gateway", 20), ("gpu", "gpu", 30)
+                )
             ],
         }
         for region, network in (("tokyo", "10.1.0"), ("osaka", "10.2.0"))

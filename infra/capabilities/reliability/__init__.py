@@ -1,0 +1,1 @@
+"""Failures, checkpoints and spares: what a cluster of this size really delivers."""

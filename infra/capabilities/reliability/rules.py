@@ -1,0 +1,164 @@
+"""What cannot work, or not as well as it is meant to."""
+
+from collections.abc import Iterator
+from math import ceil, floor, log10
+from typing import ClassVar
+
+from infra.capabilities.reliability.outlook import gpu_nodes, outlook
+from infra.declaration import ClusterSpec
+from infra.errors import BadInputError
+from infra.ground.problem import Problem, Severity, listing, nearest, show
+
+
+def _asked_for(spec: ClusterSpec) -> bool:
+    """Whether there is something to be planned from: what is wrong with it, other rules say."""
+    try:
+        return outlook(spec) is not None
+    except BadInputError:
+        return False
+
+
+def _rounded_up(value: float) -> str:
+    """To three digits, and never to less than is needed."""
+    digits = 10 ** (floor(log10(value)) - 2)
+    return f"{ceil(value / digits) * digits:,.10g}"
+
+
+class JobsHaveNodes:
+    """A job runs on GPU nodes of one region, for its steps wait for each other."""
+
+    id: ClassVar[str] = "job-nodes"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """A job with more nodes than the largest region has beside the spares, or none."""
+        declared, most = spec.reliability, max(map(gpu_nodes, spec.regions), default=0)
+        if declared is None:
+            return
+        if not most:
+            hint = "declare gpus in a pool, or leave reliability out"
+            yield Problem("reliability", "there is no GPU node that a job could run on", hint=hint)
+        elif (declared.job_nodes or 1) + declared.spares > most:
+            yield Problem(
+                "reliability.job_nodes" if declared.job_nodes else "reliability.spares",
+                f"{declared.job_nodes or 1} and {declared.spares} spares are more than the {most} GPU nodes"
+                " of the largest region",
+                show(declared.job_nodes or declared.spares),
+                f"at most {most} together",
+            )
+
+
+class RatesAreKnown:
+    """Without rates nothing can be planned."""
+
+    id: ClassVar[str] = "failure-rates"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """A file of failure rates that is not there, or is none."""
+        try:
+            outlook(spec)
+        except BadInputError as error:
+            name = spec.reliability.failure_rates if spec.reliability else ""
+            yield Problem("reliability.failure_rates", error.message, show(name), hint=error.hint or "")
+
+
+class TiersHaveOneSpeed:
+    """There is a tier at least, and each is a node's own or one for all."""
+
+    id: ClassVar[str] = "checkpoint-tier"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """No tier, or one with both speeds or with none."""
+        if spec.reliability and not spec.reliability.checkpoint.tiers:
+            yield Problem(
+                "reliability.checkpoint.tiers", "a checkpoint is written nowhere", hint="declare a tier"
+            )
+        for number, tier in enumerate(spec.reliability.checkpoint.tiers if spec.reliability else ()):
+            if (tier.write_gib_s_per_node is None) == (tier.write_gib_s is None):
+                how = "no speed" if tier.write_gib_s is None else "two speeds"
+                path = f"reliability.checkpoint.tiers[{number}]"
+                hint = "disks of the nodes have write_gib_s_per_node, shared storage has write_gib_s"
+                yield Problem(path, f"{tier.name} has {how}", hint=hint)
+
+
+class ReplicationHasALink:
+    """Checkpoints travel over a link that is declared."""
+
+    id: ClassVar[str] = "checkpoint-link"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """A link that is not declared."""
+        over = spec.reliability.checkpoint.replicate_over if spec.reliability else None
+        names = [link.name for link in spec.wan_links]
+        if over is not None and over not in names:
+            yield Problem(
+                "reliability.checkpoint.replicate_over",
+                f"{show(over)} is no WAN link",
+                show(over),
+                listing(names),
+                nearest(over, names),
+            )
+
+
+class CheckpointsKeepUp:
+    """What takes longer than the interval falls behind, a little more with each checkpoint."""
+
+    id: ClassVar[str] = "checkpoint-time"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """A tier or a link on which a checkpoint takes longer than the time to the next one."""
+        found = outlook(spec) if _asked_for(spec) else None
+        if found is None:
+            return
+        places = [*found.tiers, *([found.replication] if found.replication else [])]
+        interval_s = found.job.interval_s
+        for place in places:
+            if place.takes_s > interval_s and place.speed:
+                unit = "Mbit/s of the replication class" if place is found.replication else "GiB/s"
+                needed = _rounded_up(place.needed(interval_s))
+                yield Problem(
+                    place.path,
+                    f"a checkpoint of {found.checkpoint_gib:,.0f} GiB takes {place.takes_s / 60:,.1f} minutes"
+                    f" to {place.where}, and the next one comes after {interval_s / 60:,.1f}",
+                    f"{place.speed:g}",
+                    f"at least {needed} {unit}",
+                    hint=f"it needs {needed} {unit}, or fewer bytes",
+                )
+
+
+class SparesAreEnough:
+    """A job that lacks a node waits for its repair."""
+
+    id: ClassVar[str] = "spares"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Fewer spares than the availability that is aimed at needs."""
+        found = outlook(spec) if _asked_for(spec) else None
+        if found is None:
+            return
+        needed = found.job.spares_needed(found.availability)
+        if found.job.spares < needed:
+            yield Problem(
+                "reliability.spares",
+                f"{found.job.spares} of them leave a job of {found.job.nodes:,} nodes without one more often"
+                f" than the target of {found.spec.availability_target_pct:g} % allows:"
+                f" {found.job.mean_away:.2g} nodes are away at a time",
+                show(found.job.spares),
+                f"at least {needed}",
+                hint=f"{needed} would do",
+            )
+
+
+RULES = (
+    JobsHaveNodes(),
+    RatesAreKnown(),
+    TiersHaveOneSpeed(),
+    ReplicationHasALink(),
+    CheckpointsKeepUp(),
+    SparesAreEnough(),
+)

@@ -1,0 +1,318 @@
+"""Failures, checkpoints and spares: against published cases, by properties, and against a simulation."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.capabilities.reliability import rates as rates_module
+from infra.capabilities.reliability.capability import CAPABILITY, ReliabilityPlan, too_large
+from infra.capabilities.reliability.checkpoint import (
+    SECONDS_A_DAY,
+    daly_s,
+    efficiency,
+    enough,
+    mtbf_s,
+    spares_for,
+    young_s,
+)
+from infra.capabilities.reliability.domains import Domain
+from infra.capabilities.reliability.outlook import Job, gains, outlook
+from infra.capabilities.reliability.rates import Rates, load_rates
+from infra.capabilities.reliability.simulation import Ways, simulate, spread
+from infra.checks.load import load_spec
+from infra.declaration import ClusterSpec
+from infra.errors import BadInputError
+from infra.planning.plan import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+LLAMA = load_rates("default")
+MINUTE_S = 60
+
+NODES = st.integers(1, 20_000)
+RATES = st.floats(0.05, 50)
+COSTS = st.floats(0.1, 3600)
+MTBFS = st.floats(60, 1e9)
+
+
+def job(nodes: int = 1250, cost_s: float = 60, restart_s: float = 600, **changes: Any) -> Job:
+    return replace(
+        Job(nodes, 18, LLAMA, cost_s, restart_s, 0.1 * SECONDS_A_DAY, 7 * SECONDS_A_DAY), **changes
+    )
+
+
+def test_the_default_rates_are_what_was_counted() -> None:
+    assert LLAMA.total == pytest.approx(3.79, abs=0.005)
+    assert mtbf_s(2048, LLAMA.total) * 419 == pytest.approx(54 * SECONDS_A_DAY), (
+        "419 interruptions in 54 days"
+    )
+    assert set(LLAMA.by_cause) == {"gpu", "hbm", "nic", "link", "host", "software", "power"}
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "hours"), [("llama3", 1250, 5.1), ("llama3", 128, 49), ("rsc-1", 1000, 3.7)]
+)
+def test_published_rates_give_published_times(name: str, nodes: int, hours: float) -> None:
+    assert mtbf_s(nodes, load_rates(name).total) / 3600 == pytest.approx(hours, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "restart_min", "young", "daly", "percent"),
+    [(10, 5, 604, 597, 95.1), (60, 10, 1480, 1440, 89.1), (300, 30, 3309, 3111, 75.1)],
+)
+def test_intervals_and_efficiencies_of_1250_nodes(
+    cost_s: float, restart_min: float, young: float, daly: float, percent: float
+) -> None:
+    found = job(cost_s=cost_s, restart_s=restart_min * MINUTE_S)
+    assert found.young_s == pytest.approx(young, abs=1)
+    assert found.interval_s == pytest.approx(daly, abs=1)
+    assert 100 * found.efficiency == pytest.approx(percent, abs=0.06)
+
+
+@pytest.mark.parametrize(("share", "days", "spares"), [(1.0, 1, 10), (0.3, 7, 18), (0.3, 14, 31)])
+def test_spares_of_1250_nodes(share: float, days: float, spares: int) -> None:
+    assert spares_for(1250 * 3.79 / 1000 * share * days, 0.99) == spares
+
+
+@given(NODES, RATES, st.integers(0, 5000))
+def test_more_nodes_never_fail_less(nodes: int, rate: float, more: int) -> None:
+    assert mtbf_s(nodes + more, rate) <= mtbf_s(nodes, rate)
+
+
+@given(COSTS, MTBFS, st.floats(1, 100))
+def test_youngs_interval_grows_with_the_root_of_the_cost(cost_s: float, mtbf: float, factor: float) -> None:
+    assert young_s(cost_s * factor, mtbf) == pytest.approx(young_s(cost_s, mtbf) * factor**0.5)
+
+
+@given(COSTS, MTBFS)
+def test_dalys_interval_is_the_best_one(cost_s: float, mtbf: float) -> None:
+    best = daly_s(cost_s, mtbf)
+    here = efficiency(best, cost_s, 0, mtbf)
+    for other in (best / 2, best * 2, young_s(cost_s, mtbf)):
+        # To first order only: where a checkpoint takes as long as the next failure, no interval is good.
+        assert here >= efficiency(other, cost_s, 0, mtbf) * (1 - 0.02 * min(1, cost_s / mtbf) - 1e-6)
+
+
+@given(COSTS, MTBFS, st.floats(0, 7200))
+def test_efficiency_is_a_share_and_falls_with_every_cost(
+    cost_s: float, mtbf: float, restart_s: float
+) -> None:
+    interval = daly_s(cost_s, mtbf)
+    found = efficiency(interval, cost_s, restart_s, mtbf)
+    assert 0 <= found <= 1
+    assert efficiency(interval, cost_s * 1.5, restart_s, mtbf) <= found
+    assert efficiency(interval, cost_s, restart_s + 60, mtbf) <= found
+
+
+@given(st.floats(0, 3000), st.sampled_from([0.5, 0.9, 0.99, 0.999]))
+def test_spares_are_the_fewest_that_do(mean: float, target: float) -> None:
+    found = spares_for(mean, target)
+    assert enough(found, mean) >= target - 1e-9
+    assert found == 0 or enough(found - 1, mean) < target + 1e-9
+
+
+@given(st.integers(0, 60), st.integers(1, 20))
+def test_more_spares_never_lower_the_goodput(spares: int, more: int) -> None:
+    assert job(spares=spares + more).goodput >= job(spares=spares).goodput
+
+
+@given(NODES, st.floats(1, 1800), st.floats(60, 3600), st.sampled_from([1, 2]))
+def test_nothing_that_one_buys_makes_it_worse(
+    nodes: int, cost_s: float, restart_s: float, planes: int
+) -> None:
+    found = gains(job(nodes=nodes, cost_s=cost_s, restart_s=restart_s), planes)
+    assert min(found.values()) >= -1e-9
+    assert ("two planes of the fabric" in found) == (planes == 1)
+
+
+def test_what_never_fails_needs_no_checkpoint() -> None:
+    quiet = job(rates=Rates("none", {}, 0.3))
+    assert quiet.mtbf_s == inf
+    assert quiet.spares_needed(0.99) == 0
+
+
+# The simulation
+
+DALYS = Ways(spares_matter=False)
+"""Exponential, independent failures of a job that always has its nodes."""
+
+
+@pytest.mark.parametrize(("cost_s", "restart_min"), [(10, 5), (60, 10), (300, 30)])
+def test_simulation_and_daly_agree_where_his_assumptions_hold(cost_s: float, restart_min: float) -> None:
+    found = job(cost_s=cost_s, restart_s=restart_min * MINUTE_S)
+    seen = spread(found, 30, 1000, 1, DALYS)
+    assert seen.mean == pytest.approx(found.efficiency, rel=0.02)
+    assert seen.p5 < seen.p50 < seen.p95
+
+
+def test_simulation_and_poisson_agree_where_no_repair_waits() -> None:
+    found = job(spares=12)
+    assert spread(found, 365, 40, 1).mean == pytest.approx(found.goodput, rel=0.05)
+
+
+def test_one_seed_is_one_run() -> None:
+    assert simulate(job(), 30, 7) == simulate(job(), 30, 7) != simulate(job(), 30, 8)
+
+
+@pytest.mark.parametrize(
+    "worse",
+    [Ways(leaf_nodes=64), Ways(repairs_at_once=8)],
+    ids=["a leaf takes all of its nodes", "few hands repair"],
+)
+def test_what_the_formulas_leave_out_costs_more(worse: Ways) -> None:
+    tight = job(spares=14)
+    assert spread(tight, 180, 40, 1, worse).mean < spread(tight, 180, 40, 1).mean
+
+
+def test_bursts_cost_less_than_as_many_single_failures() -> None:
+    """They keep the mean rate: what follows within minutes has little progress to take."""
+    costly = job(cost_s=300, restart_s=60)
+    assert (
+        spread(costly, 60, 200, 1, replace(DALYS, burst_share=0.5)).mean
+        > spread(costly, 60, 200, 1, DALYS).mean
+    )
+
+
+# What is declared and shown
+
+
+def test_the_large_examples_plan() -> None:
+    spec = load_spec(ROOT / "examples" / "training-two-planes.yaml")
+    plan = make_plan(spec).of(CAPABILITY)
+    assert plan
+    assert plan.outlook.job.nodes == 3024
+    assert plan.outlook.checkpoint_gib == pytest.approx(405e9 * 14 / 2**30)
+    assert "link" not in plan.outlook.job.rates.by_cause, "the other plane carries on"
+    (leaf,) = (domain for domain in plan.domains if domain.what == "a leaf")
+    assert leaf.gpus == 0
+    text = CAPABILITY.report(plan).text
+    assert "2.3 h" in text
+    assert len(text.splitlines()) <= 13
+
+
+def declared(**changes: Any) -> ClusterSpec:
+    data = load_spec(ROOT / "tests" / "golden" / "good" / "reliability.yaml").model_dump(mode="json")
+    data["reliability"] |= changes
+    return ClusterSpec.model_validate(data)
+
+
+def planned(spec: ClusterSpec) -> ReliabilityPlan:
+    found = make_plan(spec).of(CAPABILITY)
+    assert found
+    return found
+
+
+def test_a_link_without_another_path_parts_its_regions() -> None:
+    (link,) = (domain for domain in planned(declared()).domains if domain.what == "link sea")
+    assert "shanghai and tokyo are parted" in link.stays
+
+
+def test_a_leaf_that_takes_too_much_is_named() -> None:
+    plan = planned(declared(largest_loss_pct=10))
+    assert too_large(plan) == ""
+    leaf = Domain("a leaf", 128, "others")
+    assert "more" not in too_large(replace(plan, domains=(leaf,)))
+    assert "which may lose 10 %" in too_large(replace(plan, domains=(leaf,)))
+
+
+def test_a_sites_own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates_module, "ROOT", tmp_path)
+    (tmp_path / "ours.yaml").write_text("source: ours\nrates: {gpu: 1.5, link: 0.5}\nhardware_pct: 50\n")
+    found = load_rates("ours.yaml")
+    assert (found.total, found.hardware_share, found.source) == (2.0, 0.5, "ours")
+    assert found.without("link").total == 1.5
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from([*rates_module.KEYS, "moon"])
+FILES = VALUES | st.dictionaries(KEYS, VALUES | st.dictionaries(st.sampled_from(["gpu", "moon"]), VALUES))
+
+
+@given(FILES)
+def test_any_file_is_rates_or_bad_input(content: Any) -> None:
+    file = ROOT / ".causeway" / "tests" / "rates.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+    try:
+        found = load_rates(str(file.relative_to(ROOT)))
+    except BadInputError:
+        return
+    assert found.total > 0
+    assert 0 <= found.hardware_share <= 1
+
+
+def test_check_loads_neither_simulation_nor_page() -> None:
+    program = (
+        "import sys; from infra.cli import main; main(['check', 'examples/training-two-planes.yaml'])\n"
+        "import infra.inventory.groups\n"
+        "loaded = {name for name in sys.modules if name.endswith(('.simulation', '.page'))}\n"
+        "sys.exit(str(loaded) if loaded else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+class Page(HTMLParser):
+    """What stands in a page: tags, texts of figures, and whatever would load something else."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.labels: list[str] = []
+        self.points: list[list[tuple[float, float]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        known = dict(attrs)
+        assert not {"src", "href", "onload"} & set(known), "it stands alone"
+        if tag == "svg":
+            self.labels.append(known.get("aria-label") or "")
+        if tag == "polyline":
+            pairs = (pair.split(",") for pair in (known["points"] or "").split())
+            self.points.append([(float(x), float(y)) for x, y in pairs])
+
+
+def test_the_page_stands_alone_and_its_curves_are_the_plan(tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    words = ["plan", "examples/training-two-planes.yaml", "--html", str(file)]
+    subprocess.run([sys.executable, "-m", "infra.cli", *words], cwd=ROOT, check=True)
+    text = file.read_text()
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "prefers-color-scheme:dark" in text
+    assert [label.partition(":")[0] for label in page.labels] == [
+        "Efficiency against the interval between checkpoints",
+        "Goodput against spares",
+    ]
+    interval, spares = page.points
+    best = min(range(len(interval)), key=lambda number: interval[number][1])
+    assert 0 < best < len(interval) - 1, "a hill: too often costs, and too seldom"
+    assert [y for _, y in spares] == sorted((y for _, y in spares), reverse=True), "never less with more"
+
+
+def test_without_anything_to_show_there_is_no_page(tmp_path: Path) -> None:
+    words = ["plan", "examples/two-regions.yaml", "--html", str(tmp_path / "page.html")]
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.cli", *words], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert "nothing that is declared has a page" in done.stderr
+
+
+def test_outlook_is_none_where_nothing_is_declared() -> None:
+    assert outlook(load_spec(ROOT / "Pulumi.local.yaml")) is None
