@@ -23,6 +23,9 @@ from infra.declaration.fabric import FabricSpec
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
 NodeKind = Literal["container", "vm"]
 
+SHARED_OFFSET = 2
+"""Which address of a region's network its gateways share."""
+
 
 class ProviderTraits:
     """What a provider is, for everybody who would otherwise ask for its kind."""
@@ -148,10 +151,11 @@ class RegionSpec(Spec):
         """The address that the region's gateways share, where there are several; one of them holds it.
 
         None where it is not declared among machines you have: there the first addresses are often routers'.
+        None in a network that has no room for it.
         """
         if isinstance(self.provider, ExistingProvider):
             return self.provider.gateway_address
-        return self.cidr.network_address + 2
+        return self.cidr.network_address + SHARED_OFFSET if self.cidr.num_addresses > SHARED_OFFSET else None
 
     def node_kind(self, pool: NodePoolSpec) -> NodeKind | None:
         """What a pool's nodes are; None for machines that exist already."""

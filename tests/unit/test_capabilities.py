@@ -43,10 +43,8 @@ def test_what_is_needed_or_used_is_planned_before() -> None:
 
 def test_every_role_is_brought_by_one_capability() -> None:
     assert set(capabilities.roles()) == set(role_order())
-    folders = {
-        path.name for path in (ROOT / "infra" / "capabilities").iterdir() if (path / "handoff.py").is_file()
-    }
-    assert folders == set(capabilities.NAMES)
+    rooms = (path.parent for path in (ROOT / "infra" / "capabilities").glob("*/capability.py"))
+    assert {path.name for path in rooms} == set(capabilities.NAMES)
 
 
 def test_variables_carry_the_name_of_their_role(contract: Contract) -> None:
