@@ -50,7 +50,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.cables or arguments.diagram or arguments.switches:
         return _fabrics(arguments, plan)
     if arguments.html:
-        return _page(arguments.html, plan, spec.name)
+        _write_page(arguments.html, plan, spec.name)
+        if not arguments.json:
+            return ExitCode.OK
     if arguments.json:
         print(json.dumps(plan_json(spec, plan, stack), indent=1, ensure_ascii=False))
         return ExitCode.OK
@@ -61,7 +63,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def _page(path: Path, plan: Plan, cluster: str) -> ExitCode:
+def _write_page(path: Path, plan: Plan, cluster: str) -> None:
     """What the capabilities have to show, as one file."""
     text = plan_page(cluster, plan)
     if text is None:
@@ -70,7 +72,6 @@ def _page(path: Path, plan: Plan, cluster: str) -> ExitCode:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise CausewayError(f"{path} cannot be written: {error.strerror}") from None
-    return ExitCode.OK
 
 
 def _fabrics(arguments: argparse.Namespace, plan: Plan) -> ExitCode:

@@ -6,13 +6,17 @@ from pydantic import BeforeValidator, Field
 
 from infra.declaration.base import FilePath, Float, Int, ModelName, Spec, refusal
 
-Positive = Annotated[Float, Field(gt=0)]
+Positive = Annotated[Float, Field(gt=0, le=1e9)]
 Percent = Annotated[Float, Field(gt=0, lt=100)]
 
 
+MOST_MINUTES = 1_000_000
+
+
 def _interval(value: object) -> object:
-    if value != "auto" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise refusal("is neither auto nor a number of minutes")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value != "auto" and not (number and 0 < float(str(value)) <= MOST_MINUTES):
+        raise refusal(f"is neither auto nor a number of minutes, at most {MOST_MINUTES:,}")
     return value
 
 
@@ -42,7 +46,7 @@ class CheckpointSpec(Spec):
     interval: Interval = "auto"
     """Minutes from one checkpoint to the next; `auto` is the best by Daly."""
     tiers: tuple[CheckpointTierSpec, ...]
-    """The job waits for the first; the others are written behind it, one checkpoint at a time."""
+    """The job waits for the first; the others take as many of the checkpoints as they can."""
     replicate_over: str | None = None
     """Name of the WAN link that carries each checkpoint to the other region; unset means none."""
 
@@ -66,10 +70,10 @@ class ReliabilitySpec(Spec):
     the checkout."""
     checkpoint: CheckpointSpec
     """What a job saves."""
-    job_nodes: Annotated[Int, Field(ge=1)] | None = None
+    job_nodes: Annotated[Int, Field(ge=1, le=1_000_000)] | None = None
     """Nodes of the job that is planned for; unset means all GPU nodes of the largest region but spares."""
-    spares: Annotated[Int, Field(ge=0)] = 0
-    """GPU nodes of that region that stand by for it."""
+    spares: Annotated[Int, Field(ge=0, le=1_000_000)] | None = None
+    """GPU nodes of that region that stand by for it; unset means as many as the target needs."""
     restart_min: Positive = 10
     """From a failure to the first step after it."""
     repair_days: RepairDaysSpec = RepairDaysSpec()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from infra.capabilities.reliability import rates as rates_module
 from infra.capabilities.reliability.capability import CAPABILITY, ReliabilityPlan, too_large
@@ -20,6 +21,7 @@ from infra.capabilities.reliability.checkpoint import (
     daly_s,
     efficiency,
     enough,
+    longest_cost_s,
     mtbf_s,
     spares_for,
     young_s,
@@ -28,6 +30,7 @@ from infra.capabilities.reliability.domains import Domain
 from infra.capabilities.reliability.outlook import Job, gains, outlook
 from infra.capabilities.reliability.rates import Rates, load_rates
 from infra.capabilities.reliability.simulation import Ways, simulate, spread
+from infra.checks import check
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
@@ -119,6 +122,18 @@ def test_spares_are_the_fewest_that_do(mean: float, target: float) -> None:
     assert found == 0 or enough(found - 1, mean) < target + 1e-9
 
 
+@given(st.floats(0, 1e5), st.floats(0.5, 1, exclude_max=True))
+def test_spares_are_found_for_any_target(mean: float, target: float) -> None:
+    assert spares_for(mean, target) <= mean + 40 * mean**0.5 + 41
+
+
+@given(st.floats(60, 1e9))
+def test_the_longest_checkpoint_is_as_long_as_its_interval(mtbf: float) -> None:
+    longest = longest_cost_s(mtbf)
+    assert daly_s(longest, mtbf) == pytest.approx(longest, rel=1e-6)
+    assert daly_s(longest * 1.01, mtbf) < longest * 1.01
+
+
 @given(st.integers(0, 60), st.integers(1, 20))
 def test_more_spares_never_lower_the_goodput(spares: int, more: int) -> None:
     assert job(spares=spares + more).goodput >= job(spares=spares).goodput
@@ -128,7 +143,10 @@ def test_more_spares_never_lower_the_goodput(spares: int, more: int) -> None:
 def test_nothing_that_one_buys_makes_it_worse(
     nodes: int, cost_s: float, restart_s: float, planes: int
 ) -> None:
-    found = gains(job(nodes=nodes, cost_s=cost_s, restart_s=restart_s), planes)
+    known = outlook(declared())
+    assert known
+    mine = job(nodes=nodes, cost_s=cost_s, restart_s=restart_s)
+    found = gains(replace(known, job=mine, has_fabric=True, planes=planes))
     assert min(found.values()) >= -1e-9
     assert ("two planes of the fabric" in found) == (planes == 1)
 
@@ -316,3 +334,89 @@ def test_without_anything_to_show_there_is_no_page(tmp_path: Path) -> None:
 
 def test_outlook_is_none_where_nothing_is_declared() -> None:
     assert outlook(load_spec(ROOT / "Pulumi.local.yaml")) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("source: a\nrates: {gpu: 1}\nrates: {gpu: 2}\nhardware_pct: 1\n", "twice"),
+        ("source: a\x07\n", "character"),
+        (
+            "source: a\ncounts: {gpu: 5}\nnodes: 1.0e-300\ndays: 1.0e-300\nhardware_pct: 1\n",
+            ":3: counts need nodes",
+        ),
+        ("source: a\nhardware_pct: 1\nrates: {gpu: .nan}\n", ":3: the rate of gpu"),
+        ("source: a\nhardware_pct: 1\nrates: {gpu: 24001}\n", "more than once an hour"),
+        ("x: " + "a" * 200_000, "larger than"),
+    ],
+    ids=["a key twice", "a control character", "next to no time", "no number", "always", "large"],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_line(
+    text: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rates_module, "ROOT", tmp_path)
+    (tmp_path / "ours.yaml").write_text(text)
+    with pytest.raises(BadInputError) as caught:
+        load_rates("ours.yaml")
+    assert said in str(caught.value)
+    assert "ours.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("wan_links", 0, "bandwidth_mbps"), 0),
+        (("reliability", "job_nodes"), 10**400),
+        (("reliability", "checkpoint", "tiers", 0, "write_gib_s_per_node"), 5e-324),
+        (("reliability", "checkpoint", "parameters_b"), 1e9),
+        (("reliability", "checkpoint", "interval"), 10**400),
+        (("reliability", "availability_target_pct"), 99.99999999999999),
+    ],
+)
+def test_extreme_numbers_are_answered(path: tuple[str | int, ...], value: Any, tmp_path: Path) -> None:
+    data = YAML(typ="safe").load((ROOT / "tests" / "golden" / "good" / "reliability.yaml").read_text())
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    file = tmp_path / "odd.yaml"
+    YAML().dump(data, file)
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.cli", "check", str(file)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode in (0, 2)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_suggested_first_tier_would_do() -> None:
+    def with_speed(speed: float) -> ClusterSpec:
+        tier = {"name": "nvme", "write_gib_s_per_node": speed}
+        return declared(checkpoint={"parameters_b": 70000, "tiers": [tier]})
+
+    (problem,) = (one for one in check(with_speed(0.02)) if one.rule == "checkpoint-time")
+    speed = float(problem.allowed.split()[2].replace(",", ""))
+    assert not [one for one in check(with_speed(speed)) if one.rule == "checkpoint-time"]
+
+
+def test_what_never_fails_is_said_in_words_and_json() -> None:
+    plan = planned(declared())
+    quiet = replace(plan, outlook=replace(plan.outlook, job=job(rates=Rates("none", {}, 0.3))))
+    report = CAPABILITY.report(quiet)
+    assert "nan" not in report.text
+    assert "stopped never" in report.text
+    json.dumps(report.data, allow_nan=False)
+
+
+@pytest.mark.parametrize(("cost_s", "hours", "minutes"), [(300, 24, 117), (300, 6, 57), (300, 0.25, 9.1)])
+def test_dalys_own_examples(cost_s: float, hours: float, minutes: float) -> None:
+    assert daly_s(cost_s, 3600 * hours) / 60 == pytest.approx(minutes, rel=0.01)
+
+
+def test_12500_nodes_for_a_year_with_queues_and_leafs() -> None:
+    large = job(12500, spares=150)
+    assert 0 < simulate(large, 365, 1, Ways(leaf_nodes=2, repairs_at_once=140)) < simulate(large, 365, 1)
+    assert simulate(large, 365, 1, Ways(leaf_nodes=640, repairs_at_once=1)) < 0.05, "and it comes to an end"

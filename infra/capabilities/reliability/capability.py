@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from infra.capabilities.reliability.domains import Domain, domains
-from infra.capabilities.reliability.outlook import Outlook, gains, outlook
+from infra.capabilities.reliability.outlook import Outlook, Written, gains, outlook
 from infra.capabilities.reliability.rules import RULES
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report
@@ -47,17 +47,18 @@ class Reliability(Capability[ReliabilityPlan]):
 def in_words(plan: ReliabilityPlan) -> Iterator[str]:
     """About ten lines."""
     found, job = plan.outlook, plan.outlook.job
-    yield f"Reliability, by {job.rates.source}"
+    source = job.rates.source + (" (links and switches left out: two planes)" if found.planes > 1 else "")
+    yield f"Reliability, by {source}"
+    everything = job.mtbf_s * job.nodes / found.gpu_nodes
     yield (
-        f"  a job on {job.nodes:,} nodes of {found.region} is stopped every {in_time(job.mtbf_s)};"
-        f" all {found.gpu_nodes:,} GPU nodes fail every {in_time(job.mtbf_s * job.nodes / found.gpu_nodes)}"
+        f"  a job on {job.nodes:,} nodes of {found.region} is stopped {every(job.mtbf_s)};"
+        f" of all {found.gpu_nodes:,} GPU nodes one fails {every(everything)}"
     )
-    places = [*found.tiers, *([found.replication] if found.replication else [])]
-    writes = ", ".join(f"{in_time(place.takes_s)} to {place.where}" for place in places)
+    writes = ", ".join(f"{in_time(one.takes_s)} to {one.where}{_often(found, one)}" for one in found.places)
     yield f"  a checkpoint of {found.checkpoint_gib:,.0f} GiB takes {writes}"
     how = "declared" if job.declared_interval_s is not None else "the best by Daly"
     yield (
-        f"  one every {in_time(job.interval_s)} ({how}; by Young {in_time(job.young_s)})"
+        f"  one {every(job.interval_s)} ({how}; by Young {in_time(job.young_s)})"
         f" leaves {job.efficiency:.1%} of the time for progress that is kept"
     )
     needed = job.spares_needed(found.availability)
@@ -66,26 +67,32 @@ def in_words(plan: ReliabilityPlan) -> Iterator[str]:
         f" {found.spec.availability_target_pct:g} % of the time; declared are {job.spares}"
     )
     with_spares, without = (replace(job, spares=spares).goodput for spares in (needed, 0))
-    yield f"  goodput: {job.goodput:.1%}; with {needed} spares {with_spares:.1%}, without any {without:.1%}"
+    yield (
+        f"  goodput of a job that waits for its nodes: {job.goodput:.1%};"
+        f" with {needed} spares {with_spares:.1%}, without any {without:.1%}"
+    )
     for domain in plan.domains:
         lost = f"{domain.gpus:,} GPUs stop" if domain.gpus else "no GPU stops"
         yield f"  {domain.what} fails: {lost}; what goes on: {domain.stays}"
-    best = sorted(gains(job, found.planes).items(), key=lambda item: -item[1])
+    best = sorted(gains(found).items(), key=lambda item: -item[1])
     yield "  what buys most: " + ", ".join(f"{what} {_points(gain)}" for what, gain in best)
     if loss := too_large(plan):
         yield f"  warning: {loss}"
 
 
 def too_large(plan: ReliabilityPlan) -> str:
-    """What is wrong with a leaf that takes more of the job than it may lose; empty where nothing is."""
+    """A node or a leaf that takes more of the job than that may lose, in words; empty where none does."""
     found, limit = plan.outlook, plan.outlook.spec.largest_loss_pct
-    leaf = next((one for one in plan.domains if one.what == "a leaf"), None)
-    if leaf is None or limit is None:
-        return ""
-    share = 100 * leaf.gpus / (found.job.nodes * found.gpus_per_node)
-    if share <= limit:
-        return ""
-    return f"a leaf takes {share:.1f} % of the job, which may lose {limit:g} %; of two planes it takes none"
+    for one in plan.domains:
+        share = 100 * one.gpus / found.job_gpus
+        if limit is not None and one.what in ("a node", "a leaf") and share > limit:
+            return f"{one.what} takes {share:.1f} % of the job, which may lose {limit:g} %"
+    return ""
+
+
+def _often(found: Outlook, place: Written) -> str:
+    number = found.every(place)
+    return f" (one in {number})" if number > 1 else ""
 
 
 def _points(gain: float) -> str:
@@ -95,14 +102,13 @@ def _points(gain: float) -> str:
 def as_json(plan: ReliabilityPlan) -> dict[str, Any]:
     """The same for programs, in seconds."""
     found, job = plan.outlook, plan.outlook.job
-    places = [*found.tiers, *([found.replication] if found.replication else [])]
     return {
         "source": job.rates.source,
         "failures_per_1000_node_days": {cause: round(rate, 4) for cause, rate in job.rates.by_cause.items()},
         "job_nodes": job.nodes,
         "mtbf_s": _finite(job.mtbf_s),
         "checkpoint_gib": round(found.checkpoint_gib, 1),
-        "write_s": {place.where: _finite(place.takes_s) for place in places},
+        "write_s": {place.where: _finite(place.takes_s) for place in found.places},
         "interval_s": _finite(job.interval_s),
         "interval_young_s": _finite(job.young_s),
         "efficiency": round(job.efficiency, 4),
@@ -111,13 +117,19 @@ def as_json(plan: ReliabilityPlan) -> dict[str, Any]:
         "spares_needed": job.spares_needed(found.availability),
         "goodput": round(job.goodput, 4),
         "goodput_without_spares": round(replace(job, spares=0).goodput, 4),
-        "gains": {what: round(gain, 6) for what, gain in gains(job, found.planes).items()},
+        "gains": {what: round(gain, 6) for what, gain in gains(found).items()},
+        "warnings": list(filter(None, [too_large(plan)])),
         "domains": [{"what": one.what, "gpus": one.gpus, "stays": one.stays} for one in plan.domains],
     }
 
 
 def _finite(value: float) -> float | None:
     return None if value == inf else round(value, 1)
+
+
+def every(seconds: float) -> str:
+    """How often something is that comes after so long."""
+    return "never" if seconds == inf else f"every {in_time(seconds)}"
 
 
 def in_time(seconds: float) -> str:
@@ -127,7 +139,7 @@ def in_time(seconds: float) -> str:
     for unit, size in (("days", 24 * HOUR_S), ("h", HOUR_S), ("min", MINUTE_S)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1g} s"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
 
 
 def _page(plan: ReliabilityPlan) -> str:

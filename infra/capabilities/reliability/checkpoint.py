@@ -1,8 +1,10 @@
 """Checkpoints: the best interval, and what is left of the time. Times in seconds."""
 
-from math import ceil, exp, expm1, inf, sqrt
+from math import ceil, erf, exp, expm1, inf, sqrt
 
 SECONDS_A_DAY = 86400
+LARGE_MEAN = 500
+"""Nodes away, above which e^-mean nears the smallest double."""
 
 
 def mtbf_s(nodes: int, rate: float) -> float:
@@ -33,51 +35,41 @@ def efficiency(interval_s: float, cost_s: float, restart_s: float, mtbf_s: float
     and independent, also during restarts and checkpoints.
     """
     if mtbf_s == inf:
-        return interval_s / (interval_s + cost_s)
+        return 1.0 if interval_s == inf else interval_s / (interval_s + cost_s)
     exponent = (interval_s + cost_s) / mtbf_s
     if exponent + restart_s / mtbf_s > 700:  # e^700 is about the largest double
         return 0.0
     return interval_s / (mtbf_s * exp(restart_s / mtbf_s) * expm1(exponent))
 
 
+def longest_cost_s(mtbf_s: float) -> float:
+    """The longest that a checkpoint may take whose best interval is as long as itself: Daly's t(C) = C."""
+    low, high = 0.0, mtbf_s
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if daly_s(middle, mtbf_s) >= middle else (low, middle)
+    return low
+
+
 def spares_for(mean_away: float, availability: float) -> int:
-    """The fewest spares with which at most that many nodes are away with this probability (0 to 1).
+    """The fewest spares with which at most that many nodes are away with this probability (0 to below 1).
 
     Nodes away are Poisson distributed about their mean, nodes · rate · repair time, where failures are
     independent and no repair waits for another (M/G/∞).
     """
-    count, term = 0, exp(-mean_away)
-    if term == 0:  # e^-745 is 0: the normal distribution is near enough for the start
-        return _normal_spares(mean_away, availability)
-    total = term
-    while total < availability:
-        count += 1
-        term *= mean_away / count
-        total += term
-    return count
+    low, high = 0, ceil(mean_away + 40 * sqrt(mean_away) + 40)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if enough(middle, mean_away) < availability else (low, middle)
+    return low
 
 
 def enough(spares: int, mean_away: float) -> float:
-    """The probability that at most SPARES nodes are away; Poisson."""
-    term = exp(-mean_away)
-    if term == 0:
-        return _normal(spares + 0.5, mean_away)
-    total = term
+    """The probability that at most SPARES nodes are away: Poisson, for large means as good as normal."""
+    if mean_away > LARGE_MEAN:
+        return (1 + erf((spares + 0.5 - mean_away) / sqrt(2 * mean_away))) / 2
+    term = total = exp(-mean_away)
     for count in range(1, spares + 1):
         term *= mean_away / count
         total += term
     return min(total, 1.0)
-
-
-def _normal(value: float, mean: float) -> float:
-    from math import erf
-
-    return (1 + erf((value - mean) / sqrt(2 * mean))) / 2
-
-
-def _normal_spares(mean: float, availability: float) -> int:
-    low, high = 0, ceil(mean + 10 * sqrt(mean))
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if _normal(middle + 0.5, mean) < availability else (low, middle)
-    return low

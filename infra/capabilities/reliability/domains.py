@@ -25,8 +25,10 @@ def domains(outlook: Outlook, planned: Planned) -> tuple[Domain, ...]:
     """The largest of each kind, the smallest kind first."""
     found = [Domain("a node", outlook.gpus_per_node, "the others, after a restart")]
     found += _fabric(outlook, planned)
-    gpus = outlook.job.nodes * outlook.gpus_per_node
-    found.append(Domain(f"region {outlook.region}", gpus, "what checkpoints were replicated elsewhere"))
+    copies = "nothing: no checkpoint is anywhere else"
+    if outlook.replication:
+        copies = f"nothing there; its checkpoints are beyond {outlook.replication.where}"
+    found.append(Domain(f"region {outlook.region}", outlook.job_gpus, copies))
     return (*found, *_links(planned))
 
 
@@ -35,22 +37,21 @@ def _fabric(outlook: Outlook, planned: Planned) -> Iterator[Domain]:
     section = planned.section(FabricSection)
     if section is None or outlook.region not in section.regions:
         return
+    ours = {node.name for node in planned.region_nodes(outlook.region)}
     on_leaf: dict[str, set[str]] = defaultdict(set)
-    for host, ports in section.hosts.items():
-        for port in ports:
+    for host in ours & section.hosts.keys():
+        for port in section.hosts[host]:
             on_leaf[port.leaf].add(host)
-    nodes = max(map(len, on_leaf.values()), default=0)
-    planes = section.regions[outlook.region].planes
-    if planes > 1:
-        share = f"{(planes - 1) / planes:.0%}"
+    region, nodes = section.regions[outlook.region], max(map(len, on_leaf.values()), default=0)
+    has_spines = len(on_leaf) > region.rails * region.planes
+    if region.planes > 1:
+        share = f"{(region.planes - 1) / region.planes:.0%}"
         yield Domain("a leaf", 0, f"all: {nodes} nodes keep {share} of a rail's bandwidth by the other plane")
-        yield Domain("a spine", 0, "all, with less bandwidth between leafs of its plane")
     else:
-        lost = min(nodes, outlook.job.nodes) * outlook.gpus_per_node
-        yield Domain(
-            "a leaf", lost, f"the nodes on other leafs: {nodes} nodes lose a rail, and the job with them"
-        )
-        yield Domain("a spine", 0, "all, with less bandwidth between leafs")
+        lost = min(nodes * outlook.gpus_per_node, outlook.job_gpus)
+        yield Domain("a leaf", lost, f"nodes that are not on it; its {nodes} lose a port, and the job them")
+    if has_spines:
+        yield Domain("a spine", 0, "all whose leafs have another, with less bandwidth")
 
 
 def _links(planned: Planned) -> Iterator[Domain]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 
 from infra.capabilities.reliability.checkpoint import (
     SECONDS_A_DAY,
@@ -100,12 +100,25 @@ class Outlook:
     gpu_nodes: int
     """Of the whole cluster."""
     gpus_per_node: int
+    """Of the node with the most."""
+    job_gpus: int
+    """Of the nodes with the most, as many as the job has."""
+    has_fabric: bool
     planes: int
     """Of the region's fabric; 1 where none is declared."""
     checkpoint_gib: float
     job: Job
     tiers: tuple[Written, ...]
     replication: Written | None
+
+    def every(self, place: Written) -> int:
+        """Every how manieth checkpoint a place can take: the job waits for none but the first tier."""
+        return max(ceil(place.takes_s / self.job.interval_s), 1) if self.job.interval_s != inf else 1
+
+    @property
+    def places(self) -> tuple[Written, ...]:
+        """All that a checkpoint is written to."""
+        return (*self.tiers, *([self.replication] if self.replication else []))
 
     @property
     def availability(self) -> float:
@@ -124,16 +137,20 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
     region = max(spec.regions, key=gpu_nodes, default=None)
     if region is None or declared is None or not gpu_nodes(region) or not declared.checkpoint.tiers:
         return None
-    nodes = declared.job_nodes or max(gpu_nodes(region) - declared.spares, 1)
-    gib = declared.checkpoint.parameters_b * 1e9 * declared.checkpoint.bytes_per_parameter / GIB
-    tiers = tuple(_tiers(declared, gib, nodes))
     planes = region.fabric.planes if region.fabric else 1
     rates = load_rates(declared.failure_rates)
+    rates = rates.without(*NETWORK) if planes > 1 else rates
+    spares = declared.spares
+    if spares is None:
+        spares = _spares(declared, rates, declared.job_nodes or gpu_nodes(region))
+    nodes = declared.job_nodes or max(gpu_nodes(region) - spares, 1)
+    gib = declared.checkpoint.parameters_b * 1e9 * declared.checkpoint.bytes_per_parameter / GIB
+    tiers = tuple(_tiers(declared, gib, nodes))
     minutes = declared.checkpoint.interval
     job = Job(
         nodes=nodes,
-        spares=declared.spares,
-        rates=rates.without(*NETWORK) if planes > 1 else rates,
+        spares=spares,
+        rates=rates,
         cost_s=tiers[0].takes_s,
         restart_s=60 * declared.restart_min,
         repair_software_s=declared.repair_days.software * SECONDS_A_DAY,
@@ -144,6 +161,8 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
         spec=declared,
         region=region.name,
         gpu_nodes=sum(map(gpu_nodes, spec.regions)),
+        job_gpus=_job_gpus(region, nodes),
+        has_fabric=region.fabric is not None,
         planes=planes,
         gpus_per_node=max(pool.gpus for pool in region.pools),
         checkpoint_gib=gib,
@@ -151,6 +170,21 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
         tiers=tiers,
         replication=_replication(spec, gib),
     )
+
+
+def _job_gpus(region: RegionSpec, nodes: int) -> int:
+    most, left = 0, nodes
+    for pool in sorted(region.pools, key=lambda pool: -pool.gpus):
+        taken = min(pool.count, left) if pool.gpus else 0
+        most, left = most + taken * pool.gpus, left - taken
+    return most
+
+
+def _spares(declared: ReliabilitySpec, rates: Rates, nodes: int) -> int:
+    """As many as the target needs for so many nodes."""
+    days = declared.repair_days
+    away = rates.hardware_share * days.hardware + (1 - rates.hardware_share) * days.software
+    return spares_for(nodes * rates.total / 1000 * away, declared.availability_target_pct / 100)
 
 
 def speed_of(tier: CheckpointTierSpec) -> float:
@@ -171,7 +205,7 @@ def _replication(spec: ClusterSpec, gib: float) -> Written | None:
     """At the share of the link that its class of replication is guaranteed."""
     over = spec.reliability.checkpoint.replicate_over if spec.reliability else None
     for link in spec.wan_links:
-        if link.name == over:
+        if link.name == over and link.bandwidth_mbps > 0:
             mbps = link.bandwidth_mbps * link.classes.replication_pct / 100
             return Written(
                 f"link {over}", "reliability.checkpoint.replicate_over", gib * REPLICATION_BITS / mbps, mbps
@@ -179,13 +213,14 @@ def _replication(spec: ClusterSpec, gib: float) -> Written | None:
     return None
 
 
-def gains(job: Job, planes: int) -> dict[str, float]:
-    """What one more of each brings, in goodput (0 to 1), to a job on a fabric of so many planes."""
+def gains(outlook: Outlook) -> dict[str, float]:
+    """What one more of each brings, in goodput (0 to 1)."""
+    job = outlook.job
     ways = {
         "a minute less to restart": replace(job, restart_s=max(job.restart_s - 60, 0)),
         "a first tier twice as fast": replace(job, cost_s=job.cost_s / 2),
         "one more spare": replace(job, spares=job.spares + 1),
     }
-    if planes == 1:
+    if outlook.has_fabric and outlook.planes == 1:
         ways["two planes of the fabric"] = replace(job, rates=job.rates.without(*NETWORK))
     return {what: better.goodput - job.goodput for what, better in ways.items()}

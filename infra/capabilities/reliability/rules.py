@@ -1,9 +1,10 @@
 """What cannot work, or not as well as it is meant to."""
 
 from collections.abc import Iterator
-from math import ceil, floor, log10
+from math import ceil, floor, inf, log10
 from typing import ClassVar
 
+from infra.capabilities.reliability.checkpoint import longest_cost_s
 from infra.capabilities.reliability.outlook import gpu_nodes, outlook
 from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
@@ -20,6 +21,8 @@ def _asked_for(spec: ClusterSpec) -> bool:
 
 def _rounded_up(value: float) -> str:
     """To three digits, and never to less than is needed."""
+    if not 0 < value < inf:
+        return "more than any"
     digits = 10 ** (floor(log10(value)) - 2)
     return f"{ceil(value / digits) * digits:,.10g}"
 
@@ -38,13 +41,14 @@ class JobsHaveNodes:
         if not most:
             hint = "declare gpus in a pool, or leave reliability out"
             yield Problem("reliability", "there is no GPU node that a job could run on", hint=hint)
-        elif (declared.job_nodes or 1) + declared.spares > most:
+        elif (declared.job_nodes or 1) + (spares := declared.spares or 0) > most:
             yield Problem(
                 "reliability.job_nodes" if declared.job_nodes else "reliability.spares",
-                f"{declared.job_nodes or 1} and {declared.spares} spares are more than the {most} GPU nodes"
-                " of the largest region",
-                show(declared.job_nodes or declared.spares),
+                f"a job of {declared.job_nodes or 1} nodes and {spares} spares are more than"
+                f" the {most} GPU nodes of the largest region",
+                show(declared.job_nodes or spares),
                 f"at most {most} together",
+                hint="take fewer of either, or declare more nodes in that region",
             )
 
 
@@ -70,12 +74,16 @@ class TiersHaveOneSpeed:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """No tier, or one with both speeds or with none."""
+        """No tier, two of one name, or one with both speeds or with none."""
         if spec.reliability and not spec.reliability.checkpoint.tiers:
             yield Problem(
                 "reliability.checkpoint.tiers", "a checkpoint is written nowhere", hint="declare a tier"
             )
-        for number, tier in enumerate(spec.reliability.checkpoint.tiers if spec.reliability else ()):
+        tiers = spec.reliability.checkpoint.tiers if spec.reliability else ()
+        for number, tier in enumerate(tiers):
+            if tier.name in [other.name for other in tiers[:number]]:
+                path = f"reliability.checkpoint.tiers[{number}].name"
+                yield Problem(path, f"two tiers are called {tier.name}", show(tier.name))
             if (tier.write_gib_s_per_node is None) == (tier.write_gib_s is None):
                 how = "no speed" if tier.write_gib_s is None else "two speeds"
                 path = f"reliability.checkpoint.tiers[{number}]"
@@ -84,13 +92,13 @@ class TiersHaveOneSpeed:
 
 
 class ReplicationHasALink:
-    """Checkpoints travel over a link that is declared."""
+    """Checkpoints leave the job's region over a link that is declared."""
 
     id: ClassVar[str] = "checkpoint-link"
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """A link that is not declared."""
+        """A link that is not declared, or that ends in other regions."""
         over = spec.reliability.checkpoint.replicate_over if spec.reliability else None
         names = [link.name for link in spec.wan_links]
         if over is not None and over not in names:
@@ -101,6 +109,12 @@ class ReplicationHasALink:
                 listing(names),
                 nearest(over, names),
             )
+        found = outlook(spec) if _asked_for(spec) else None
+        for link in spec.wan_links:
+            if found and link.name == over and found.region not in (link.a, link.b):
+                ours = [one.name for one in spec.wan_links if found.region in (one.a, one.b)]
+                message = f"{over} leads from {link.a} to {link.b}, and the job is in {found.region}"
+                yield Problem("reliability.checkpoint.replicate_over", message, show(over), listing(ours))
 
 
 class CheckpointsKeepUp:
@@ -110,16 +124,19 @@ class CheckpointsKeepUp:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """A tier or a link on which a checkpoint takes longer than the time to the next one."""
+        """A tier or a link on which a checkpoint takes longer than the time to the next one. With
+        `interval: auto` that is the first tier's alone: the others take as many as they can."""
         found = outlook(spec) if _asked_for(spec) else None
         if found is None:
             return
-        places = [*found.tiers, *([found.replication] if found.replication else [])]
-        interval_s = found.job.interval_s
-        for place in places:
+        interval_s, best = found.job.interval_s, found.job.declared_interval_s is None
+        # With `auto` each place behind the first takes as many of the checkpoints as it can.
+        for place in found.places[:1] if best else found.places:
             if place.takes_s > interval_s and place.speed:
                 unit = "Mbit/s of the replication class" if place is found.replication else "GiB/s"
-                needed = _rounded_up(place.needed(interval_s))
+                # With a faster first tier the best interval is shorter, too.
+                within_s = longest_cost_s(found.job.mtbf_s) if best else interval_s
+                needed = _rounded_up(place.needed(within_s))
                 yield Problem(
                     place.path,
                     f"a checkpoint of {found.checkpoint_gib:,.0f} GiB takes {place.takes_s / 60:,.1f} minutes"

@@ -5,6 +5,7 @@ repair, and not each checkpoint: 12,500 nodes for a year are some 17,000 events.
 """
 
 import heapq
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
@@ -54,8 +55,11 @@ def spread(job: Job, days: float, runs: int, seed: int, ways: Ways = Ways()) -> 
 
 class _Run:
     def __init__(self, job: Job, end_s: float, random: Random, ways: Ways) -> None:
-        self.job, self.end_s, self.random, self.ways = job, end_s, random, ways
-        self.away: list[float] = []  # ends of repairs, a heap
+        self.job, self.random, self.ways = job, random, ways
+        # Repairs are at their usual number only after a while.
+        self.begin_s = 2 * job.repair_hardware_s
+        self.end_s = self.begin_s + end_s
+        self.away: list[float] = []  # ends of repairs, in order
         self.kept_s = 0.0
 
     def goodput(self) -> float:
@@ -63,15 +67,15 @@ class _Run:
         now = 0.0
         for failure_s in self._failures():
             stop = min(failure_s, self.end_s)
-            if stop > now:
-                self.kept_s += self._progress(stop - now)
-                now = stop
+            begin = max(now, self.begin_s)
+            if stop > begin:
+                self.kept_s += self._progress(stop - begin)
             if failure_s >= self.end_s:
                 break
             self._repair(failure_s)
             # A failure during a restart, or while nodes are awaited, begins it anew.
             now = failure_s + self._wait(failure_s) + self.job.restart_s
-        return self.kept_s / self.end_s
+        return self.kept_s / (self.end_s - self.begin_s)
 
     def _failures(self) -> Iterator[float]:
         """Times, without end. Bursts keep the mean rate: each failure brings on average b / (1 − b) more."""
@@ -96,15 +100,14 @@ class _Run:
 
     def _repair(self, now: float) -> None:
         """Send the nodes away that failed; with few hands a repair waits for the first that is free."""
-        while self.away and self.away[0] <= now:
-            heapq.heappop(self.away)
+        del self.away[: bisect_right(self.away, now)]
         hardware = self.random.random() < self.job.rates.hardware_share
         takes = self.job.repair_hardware_s if hardware else self.job.repair_software_s
-        for _ in range(self.ways.leaf_nodes if self.random.random() < self._network_share() else 1):
-            begin = now
-            if self.ways.repairs_at_once and len(self.away) >= self.ways.repairs_at_once:
-                begin = sorted(self.away)[len(self.away) - self.ways.repairs_at_once]
-            heapq.heappush(self.away, begin + takes)
+        failed = self.ways.leaf_nodes if self.random.random() < self._network_share() else 1
+        hands = self.ways.repairs_at_once or 0
+        for _ in range(min(failed, self.job.nodes + self.job.spares - len(self.away))):
+            begin = self.away[-hands] if hands and len(self.away) >= hands else now
+            insort(self.away, begin + takes)
 
     def _network_share(self) -> float:
         if self.ways.leaf_nodes == 1:
@@ -117,4 +120,4 @@ class _Run:
         short = len(self.away) - self.job.spares
         if short <= 0 or not self.ways.spares_matter:
             return 0.0
-        return sorted(self.away)[short - 1] - now
+        return self.away[short - 1] - now
