@@ -82,11 +82,3 @@ CONF
 rm -f /etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub
 : >/etc/machine-id
 rm -f /var/lib/dbus/machine-id /etc/hostname
-
-# What every node would work out anew, at its boot for a /usr it has not seen (linker cache, journal's catalogue), and
-# before its first package: apt's index of 68,000 packages, a second and 90 MB.
-/usr/lib/systemd/systemd-update-done
-rm -f /var/cache/apt/archives/*.deb
-# The index names the times of these files, and mmdebstrap sets whatever is younger than its own start back to that.
-find /var/lib/apt/lists /var/lib/dpkg/status -type f -exec touch --date='1 hour ago' {} +
-apt-cache --quiet=2 gencaches
