@@ -25,7 +25,7 @@ from infra.providers.lifecycle import Lifecycle
 from infra.pulumi_cli import CAUSEWAY_DIR, require, stack_exists
 from infra.stack import check_stack, stack_dir
 
-KEPT = ("contract.json", "drift", "secrets", "ssh")
+KEPT = ("contract.json", "drift", "identities.json", "secrets", "ssh")
 FILES: Mapping[str, Callable[[], Lifecycle]] = {
     "Secret": SecretLifecycle,
     "SshKey": SshKeyLifecycle,

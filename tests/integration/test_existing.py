@@ -142,7 +142,9 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     shutil.rmtree(checkout.files / "secrets")  # as on another controller: only the state has them
     assert "hall-control-1" in checkout.run("down", checkout.stack)
     assert kept(checkout) == before
-    assert {path.name for path in checkout.files.iterdir()} == {"contract.json", "drift", "secrets", "ssh"}
+    assert {path.name for path in checkout.files.iterdir()} == {
+        *("contract.json", "drift", "identities.json", "secrets", "ssh")
+    }
     assert "2 clean" in checkout.run("exec", "causeway", "drift", checkout.stack)
     assert "0 failed, 0 unreachable" in checkout.up()
     assert kept(checkout) == before
