@@ -9,11 +9,10 @@ from pathlib import Path
 
 from infra.declaration import ClusterSpec, RegionSpec
 from infra.ground.problem import DeclarationError, Problem, show
+from infra.ground.variable_files import variable_files
 from infra.ground.yaml_source import Tree, read_yaml
 
 MARKING = ("dscp", "priority", "cnp_dscp", "cnp_priority")
-SUFFIXES = ("", ".yml", ".yaml", ".json")
-"""Of files that Ansible takes variables from."""
 
 
 def check_overrides(spec: ClusterSpec, inventory: Path) -> list[Problem]:
@@ -34,12 +33,9 @@ def check_overrides(spec: ClusterSpec, inventory: Path) -> list[Problem]:
 
 def _files(inventory: Path, regions: list[RegionSpec]) -> Iterator[tuple[Path, list[RegionSpec]]]:
     """Every file of variables, with the regions it may be about."""
-    for kind in ("group_vars", "host_vars"):
-        for file in sorted((inventory / kind).rglob("*")):
-            if file.is_file() and file.suffix in SUFFIXES:
-                name = file.relative_to(inventory / kind).parts[0].removesuffix(file.suffix)
-                about = _of_group if kind == "group_vars" else _of_host
-                yield file, about(name, regions)
+    for file in variable_files(inventory):
+        about = _of_group if file.kind == "group_vars" else _of_host
+        yield file.path, about(file.of, regions)
 
 
 def _of_group(name: str, regions: list[RegionSpec]) -> list[RegionSpec]:

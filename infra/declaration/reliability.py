@@ -8,8 +8,6 @@ from infra.declaration.base import FilePath, Float, Int, ModelName, Spec, refusa
 
 Positive = Annotated[Float, Field(gt=0, le=1e9)]
 Percent = Annotated[Float, Field(gt=0, lt=100)]
-
-
 MOST_MINUTES = 1_000_000
 
 
@@ -80,5 +78,5 @@ class ReliabilitySpec(Spec):
     """How long a node is away."""
     availability_target_pct: Percent = 99
     """Share of the time in which the job has all of its nodes."""
-    largest_loss_pct: Percent | None = None
+    largest_loss_pct: Annotated[Float, Field(gt=0, le=100)] | None = None
     """Share of the job's GPUs that one failure may take; unset means any."""

@@ -13,10 +13,8 @@ import yaml
 
 from infra import ROOT
 from infra.files import tree_hash, value_hash
+from infra.ground.variable_files import KINDS, VariableFile, variable_files
 
-KINDS = ("group_vars", "host_vars")
-SUFFIXES = ("", ".yml", ".yaml", ".json")
-"""Of files that Ansible takes variables from."""
 TEMPLATE = ("{{", "{%")
 
 
@@ -55,24 +53,20 @@ class Overrides:
 def overrides(stack: str) -> Overrides:
     """Those of one stack."""
     folder = ROOT / "inventories" / stack
-    paths = [path for kind in KINDS for path in sorted((folder / kind).rglob("*")) if path.is_file()]
-    files = tuple(_read(path, folder) for path in paths if path.suffix in SUFFIXES)
+    files = tuple(_read(file, folder) for file in variable_files(folder))
     rest = sorted(path for path in folder.glob("*") if path.name not in KINDS)
     return Overrides(files, tree_hash(*(str(path.relative_to(ROOT)) for path in rest)))
 
 
-def _read(path: Path, folder: Path) -> File:
-    relative = path.relative_to(folder)
-    text = path.read_text(errors="replace")
+def _read(file: VariableFile, folder: Path) -> File:
+    text = file.path.read_text(errors="replace")
     try:
         values = yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError:
         values = None
     values = {} if values is None and not text.strip("-\n ") else values
     whole = isinstance(values, dict) and all(isinstance(name, str) for name in values)
-    of = relative.parts[1]
-    of = of.removesuffix(path.suffix) if len(relative.parts) == 2 else of
-    return File(of, str(relative), values if whole else None, text)
+    return File(file.of, str(file.path.relative_to(folder)), values if whole else None, text)
 
 
 def _under(file: File, names: Collection[str]) -> dict[str, Any] | str:

@@ -42,9 +42,10 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
 
 STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em;color:#222;background:#fff}"
-    "svg{width:100%;height:auto;font-size:12px;fill:#222}polyline{fill:none;stroke:#06c;stroke-width:2}"
-    "circle{fill:#b30}.grid{stroke:#ccc}figure{margin:1.5em 0}"
-    "td{padding:.1em 1em .1em 0}caption{text-align:left}"
+    "svg{width:100%;min-width:36em;height:auto;font-size:12px;fill:#222}polyline{fill:none;stroke:#06c;stroke-width:2}"
+    "circle{fill:#b30}.grid{stroke:#ccc}figure{margin:1.5em 0;overflow-x:auto}"
+    "table{margin:1.5em 0}td,th{padding:.1em 1.5em .1em 0;text-align:left}"
+    "caption{text-align:left;white-space:nowrap}"
     "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg{fill:#ddd}"
     "polyline{stroke:#6bf}circle{fill:#f96}.grid{stroke:#444}}"
 )

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tempfile
+from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from math import inf
@@ -10,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
+from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.reliability import rates as rates_module
-from infra.capabilities.reliability.capability import CAPABILITY, ReliabilityPlan, too_large
+from infra.capabilities.reliability.capability import CAPABILITY, ReliabilityPlan
 from infra.capabilities.reliability.checkpoint import (
     SECONDS_A_DAY,
     daly_s,
@@ -26,13 +29,13 @@ from infra.capabilities.reliability.checkpoint import (
     spares_for,
     young_s,
 )
-from infra.capabilities.reliability.domains import Domain
 from infra.capabilities.reliability.outlook import Job, gains, outlook
 from infra.capabilities.reliability.rates import Rates, load_rates
 from infra.capabilities.reliability.simulation import Ways, simulate, spread
 from infra.checks import check
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
+from infra.declaration.reliability import RepairDaysSpec
 from infra.errors import BadInputError
 from infra.planning.plan import make_plan
 
@@ -47,9 +50,7 @@ MTBFS = st.floats(60, 1e9)
 
 
 def job(nodes: int = 1250, cost_s: float = 60, restart_s: float = 600, **changes: Any) -> Job:
-    return replace(
-        Job(nodes, 18, LLAMA, cost_s, restart_s, 0.1 * SECONDS_A_DAY, 7 * SECONDS_A_DAY), **changes
-    )
+    return replace(Job(nodes, 18, LLAMA, cost_s, restart_s, RepairDaysSpec()), **changes)
 
 
 def test_the_default_rates_are_what_was_counted() -> None:
@@ -146,7 +147,7 @@ def test_nothing_that_one_buys_makes_it_worse(
     known = outlook(declared())
     assert known
     mine = job(nodes=nodes, cost_s=cost_s, restart_s=restart_s)
-    found = gains(replace(known, job=mine, has_fabric=True, planes=planes))
+    found = gains(replace(known, job=mine, leaf_nodes=4, planes=planes))
     assert min(found.values()) >= -1e-9
     assert ("two planes of the fabric" in found) == (planes == 1)
 
@@ -233,12 +234,71 @@ def test_a_link_without_another_path_parts_its_regions() -> None:
     assert "shanghai and tokyo are parted" in link.stays
 
 
-def test_a_leaf_that_takes_too_much_is_named() -> None:
-    plan = planned(declared(largest_loss_pct=10))
-    assert too_large(plan) == ""
-    leaf = Domain("a leaf", 128, "others")
-    assert "more" not in too_large(replace(plan, domains=(leaf,)))
-    assert "which may lose 10 %" in too_large(replace(plan, domains=(leaf,)))
+FABRICS = st.fixed_dictionaries(
+    {"kind": st.sampled_from(["rail_optimized", "fat_tree"]), "radix": st.sampled_from([16, 32, 64])},
+    optional={"planes": st.sampled_from([1, 2]), "oversubscription": st.sampled_from([1, 2])},
+)
+
+
+def on_a_fabric(fabric: dict[str, Any], nodes: int, **changes: Any) -> ClusterSpec:
+    data = declared(**changes).model_dump(mode="json")
+    region = data["regions"][0]
+    region["fabric"] = {"rails": 8, "link_gbps": 400, "planes": 1} | fabric
+    ports = {"nics": 8, "nic_gbps": 400 * region["fabric"]["planes"], "count": nodes}
+    region["pools"][1] |= ports
+    return ClusterSpec.model_validate(data)
+
+
+@given(FABRICS, st.integers(5, 64), st.floats(1, 99))
+@settings(deadline=None)
+def test_domains_are_as_the_fabric_is_planned(fabric: dict[str, Any], nodes: int, limit: float) -> None:
+    spec = on_a_fabric(fabric, nodes, largest_loss_pct=limit)
+    plan = make_plan(spec)
+    found = plan.of(CAPABILITY)
+    assert found
+    on_leafs = Counter(
+        (port.plane, port.leaf)
+        for _, ports in plan.of(FABRIC)["tokyo"].node_nics()  # type: ignore[index] # it is declared
+        for port in {(port.plane, port.leaf): port for port in ports}.values()
+    )
+    assert found.outlook.leaf_nodes == max(on_leafs.values())
+    largest = max(found.outlook.leaf_gpus, 8)
+    warned = [one for one in check(spec) if one.rule == "failure-domain"]
+    assert bool(warned) == (largest > int(found.outlook.job_gpus * limit / 100))
+
+
+def test_what_a_domain_may_take_is_enough_when_it_is_declared() -> None:
+    fabric = {"kind": "rail_optimized", "radix": 64}
+    (problem,) = (
+        one for one in check(on_a_fabric(fabric, 64, largest_loss_pct=25)) if one.rule == "failure-domain"
+    )
+    enough_pct = float(problem.allowed.split()[2])
+    spec = on_a_fabric(fabric, 64, largest_loss_pct=enough_pct)
+    assert not [one for one in check(spec) if one.rule == "failure-domain"]
+    fewer = int(problem.hint.split()[-3])
+    spec = on_a_fabric(fabric | {"leaf_down_ports": fewer}, 64, largest_loss_pct=25)
+    assert not [one for one in check(spec) if one.rule == "failure-domain"]
+
+
+def test_only_disks_of_the_nodes_lose_a_checkpoint() -> None:
+    nvme, shared = {"name": "nvme", "write_gib_s_per_node": 5}, {"name": "storage", "write_gib_s": 100}
+    for tiers, over, warned in (
+        ([nvme], None, True),
+        ([nvme, shared], None, False),
+        ([nvme], "sea", False),
+    ):
+        spec = declared(checkpoint={"parameters_b": 70, "tiers": tiers, "replicate_over": over})
+        assert bool([one for one in check(spec) if one.rule == "checkpoint-lost"]) == warned
+
+
+def test_each_pool_has_its_own_spares() -> None:
+    data = declared().model_dump(mode="json")
+    data["regions"][0]["pools"].append(data["regions"][0]["pools"][1] | {"name": "more", "count": 8})
+    found = planned(ClusterSpec.model_validate(data)).outlook
+    spares = {pool.pool: (pool.nodes, pool.spares_needed) for pool in found.pools}
+    large, small = (spares_for(nodes * LLAMA.total / 1000 * (0.3 * 7 + 0.7 * 0.1), 0.99) for nodes in (64, 8))
+    assert spares == {"tokyo-gpu": (64, large), "tokyo-more": (8, small)}
+    assert "tokyo-more 1 of 8" in CAPABILITY.report(planned(ClusterSpec.model_validate(data))).text
 
 
 def test_a_sites_own_rates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,13 +320,13 @@ FILES = VALUES | st.dictionaries(KEYS, VALUES | st.dictionaries(st.sampled_from(
 
 @given(FILES)
 def test_any_file_is_rates_or_bad_input(content: Any) -> None:
-    file = ROOT / ".causeway" / "tests" / "rates.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content))
-    try:
-        found = load_rates(str(file.relative_to(ROOT)))
-    except BadInputError:
-        return
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        json.dump(content, file)
+        file.flush()
+        try:
+            found = load_rates(file.name)
+        except BadInputError:
+            return
     assert found.total > 0
     assert 0 <= found.hardware_share <= 1
 

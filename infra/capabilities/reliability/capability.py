@@ -71,23 +71,14 @@ def in_words(plan: ReliabilityPlan) -> Iterator[str]:
         f"  goodput of a job that waits for its nodes: {job.goodput:.1%};"
         f" with {needed} spares {with_spares:.1%}, without any {without:.1%}"
     )
+    if len(found.pools) > 1:
+        alone = ", ".join(f"{pool.pool} {pool.spares_needed} of {pool.nodes:,}" for pool in found.pools)
+        yield f"  spares that each pool needs for itself: {alone}"
     for domain in plan.domains:
         lost = f"{domain.gpus:,} GPUs stop" if domain.gpus else "no GPU stops"
         yield f"  {domain.what} fails: {lost}; what goes on: {domain.stays}"
     best = sorted(gains(found).items(), key=lambda item: -item[1])
     yield "  what buys most: " + ", ".join(f"{what} {_points(gain)}" for what, gain in best)
-    if loss := too_large(plan):
-        yield f"  warning: {loss}"
-
-
-def too_large(plan: ReliabilityPlan) -> str:
-    """A node or a leaf that takes more of the job than that may lose, in words; empty where none does."""
-    found, limit = plan.outlook, plan.outlook.spec.largest_loss_pct
-    for one in plan.domains:
-        share = 100 * one.gpus / found.job_gpus
-        if limit is not None and one.what in ("a node", "a leaf") and share > limit:
-            return f"{one.what} takes {share:.1f} % of the job, which may lose {limit:g} %"
-    return ""
 
 
 def _often(found: Outlook, place: Written) -> str:
@@ -115,10 +106,17 @@ def as_json(plan: ReliabilityPlan) -> dict[str, Any]:
         "nodes_away": round(job.mean_away, 3),
         "spares": job.spares,
         "spares_needed": job.spares_needed(found.availability),
+        "pools": {
+            pool.pool: {
+                "nodes": pool.nodes,
+                "nodes_away": round(pool.mean_away, 3),
+                "spares_needed": pool.spares_needed,
+            }
+            for pool in found.pools
+        },
         "goodput": round(job.goodput, 4),
         "goodput_without_spares": round(replace(job, spares=0).goodput, 4),
         "gains": {what: round(gain, 6) for what, gain in gains(found).items()},
-        "warnings": list(filter(None, [too_large(plan)])),
         "domains": [{"what": one.what, "gpus": one.gpus, "stays": one.stays} for one in plan.domains],
     }
 
@@ -145,7 +143,7 @@ def in_time(seconds: float) -> str:
 def _page(plan: ReliabilityPlan) -> str:
     from infra.capabilities.reliability.page import fragment  # nothing else needs it
 
-    return fragment(plan.outlook)
+    return fragment(plan.outlook, tuple(in_words(plan)))
 
 
 CAPABILITY = Reliability()

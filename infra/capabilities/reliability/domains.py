@@ -48,8 +48,11 @@ def _fabric(outlook: Outlook, planned: Planned) -> Iterator[Domain]:
         share = f"{(region.planes - 1) / region.planes:.0%}"
         yield Domain("a leaf", 0, f"all: {nodes} nodes keep {share} of a rail's bandwidth by the other plane")
     else:
-        lost = min(nodes * outlook.gpus_per_node, outlook.job_gpus)
-        yield Domain("a leaf", lost, f"nodes that are not on it; its {nodes} lose a port, and the job them")
+        yield Domain(
+            "a leaf",
+            outlook.leaf_gpus,
+            f"nodes that are not on it; its {nodes} lose a port, and the job them",
+        )
     if has_spines:
         yield Domain("a spine", 0, "all whose leafs have another, with less bandwidth")
 

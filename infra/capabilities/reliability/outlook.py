@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
+from infra.capabilities.fabric.topology import fabric_nodes, nodes_per_group
 from infra.capabilities.reliability.checkpoint import (
-    SECONDS_A_DAY,
     daly_s,
     efficiency,
     enough,
@@ -15,11 +15,17 @@ from infra.capabilities.reliability.checkpoint import (
 )
 from infra.capabilities.reliability.rates import NETWORK, Rates, load_rates
 from infra.declaration import ClusterSpec, RegionSpec
-from infra.declaration.reliability import CheckpointTierSpec, ReliabilitySpec
+from infra.declaration.reliability import CheckpointTierSpec, ReliabilitySpec, RepairDaysSpec
 
 GIB = 2**30
 REPLICATION_BITS = 8 * GIB / 1e6
 """Megabits in a GiB."""
+
+
+def nodes_away(nodes: int, rates: Rates, repair: RepairDaysSpec) -> float:
+    """The mean number of nodes under repair at a time, of NODES that run: nodes · rate · repair time."""
+    days = rates.hardware_share * repair.hardware + (1 - rates.hardware_share) * repair.software
+    return nodes * rates.total / 1000 * days
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,7 @@ class Job:
     cost_s: float
     """What a checkpoint holds the job up."""
     restart_s: float
-    repair_software_s: float
-    repair_hardware_s: float
+    repair: RepairDaysSpec
     declared_interval_s: float | None = None
 
     @property
@@ -44,8 +49,11 @@ class Job:
     @property
     def interval_s(self) -> float:
         """Declared, else the best by Daly."""
-        if self.declared_interval_s is not None:
-            return self.declared_interval_s
+        return self.daly_s if self.declared_interval_s is None else self.declared_interval_s
+
+    @property
+    def daly_s(self) -> float:
+        """The best interval by Daly."""
         return daly_s(self.cost_s, self.mtbf_s) if self.mtbf_s != inf else inf
 
     @property
@@ -61,9 +69,7 @@ class Job:
     @property
     def mean_away(self) -> float:
         """Nodes under repair at a time, of those that fail while they run: the job's."""
-        hardware = self.rates.hardware_share
-        away_s = hardware * self.repair_hardware_s + (1 - hardware) * self.repair_software_s
-        return self.nodes * self.rates.total / 1000 * away_s / SECONDS_A_DAY
+        return nodes_away(self.nodes, self.rates, self.repair)
 
     @property
     def goodput(self) -> float:
@@ -92,6 +98,17 @@ class Written:
 
 
 @dataclass(frozen=True)
+class PoolSpares:
+    """A pool of GPU nodes that all run, and what stands by for them alone."""
+
+    pool: str
+    """`<region>-<pool>`, as its nodes are called."""
+    nodes: int
+    mean_away: float
+    spares_needed: int
+
+
+@dataclass(frozen=True)
 class Outlook:
     """A declaration with its numbers."""
 
@@ -103,13 +120,15 @@ class Outlook:
     """Of the node with the most."""
     job_gpus: int
     """Of the nodes with the most, as many as the job has."""
-    has_fabric: bool
+    leaf_nodes: int
+    """Nodes that lose a port with the fullest leaf; 0 without a fabric."""
     planes: int
     """Of the region's fabric; 1 where none is declared."""
     checkpoint_gib: float
     job: Job
     tiers: tuple[Written, ...]
     replication: Written | None
+    pools: tuple[PoolSpares, ...]
 
     def every(self, place: Written) -> int:
         """Every how manieth checkpoint a place can take: the job waits for none but the first tier."""
@@ -119,6 +138,11 @@ class Outlook:
     def places(self) -> tuple[Written, ...]:
         """All that a checkpoint is written to."""
         return (*self.tiers, *([self.replication] if self.replication else []))
+
+    @property
+    def leaf_gpus(self) -> int:
+        """Lost to the job with a leaf, at most: none where another plane carries on."""
+        return min(self.leaf_nodes * self.gpus_per_node, self.job_gpus) if self.planes == 1 else 0
 
     @property
     def availability(self) -> float:
@@ -137,12 +161,12 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
     region = max(spec.regions, key=gpu_nodes, default=None)
     if region is None or declared is None or not gpu_nodes(region) or not declared.checkpoint.tiers:
         return None
-    planes = region.fabric.planes if region.fabric else 1
-    rates = load_rates(declared.failure_rates)
-    rates = rates.without(*NETWORK) if planes > 1 else rates
+    rates = _rates_in(region, load_rates(declared.failure_rates))
+    target = declared.availability_target_pct / 100
     spares = declared.spares
     if spares is None:
-        spares = _spares(declared, rates, declared.job_nodes or gpu_nodes(region))
+        all_nodes = declared.job_nodes or gpu_nodes(region)
+        spares = spares_for(nodes_away(all_nodes, rates, declared.repair_days), target)
     nodes = declared.job_nodes or max(gpu_nodes(region) - spares, 1)
     gib = declared.checkpoint.parameters_b * 1e9 * declared.checkpoint.bytes_per_parameter / GIB
     tiers = tuple(_tiers(declared, gib, nodes))
@@ -153,8 +177,7 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
         rates=rates,
         cost_s=tiers[0].takes_s,
         restart_s=60 * declared.restart_min,
-        repair_software_s=declared.repair_days.software * SECONDS_A_DAY,
-        repair_hardware_s=declared.repair_days.hardware * SECONDS_A_DAY,
+        repair=declared.repair_days,
         declared_interval_s=None if minutes == "auto" else 60 * minutes,
     )
     return Outlook(
@@ -162,13 +185,14 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
         region=region.name,
         gpu_nodes=sum(map(gpu_nodes, spec.regions)),
         job_gpus=_job_gpus(region, nodes),
-        has_fabric=region.fabric is not None,
-        planes=planes,
+        leaf_nodes=_leaf_nodes(region),
+        planes=_planes(region),
         gpus_per_node=max(pool.gpus for pool in region.pools),
         checkpoint_gib=gib,
         job=job,
         tiers=tiers,
         replication=_replication(spec, gib),
+        pools=tuple(_pools(spec, declared)),
     )
 
 
@@ -180,11 +204,27 @@ def _job_gpus(region: RegionSpec, nodes: int) -> int:
     return most
 
 
-def _spares(declared: ReliabilitySpec, rates: Rates, nodes: int) -> int:
-    """As many as the target needs for so many nodes."""
-    days = declared.repair_days
-    away = rates.hardware_share * days.hardware + (1 - rates.hardware_share) * days.software
-    return spares_for(nodes * rates.total / 1000 * away, declared.availability_target_pct / 100)
+def _planes(region: RegionSpec) -> int:
+    return region.fabric.planes if region.fabric else 1
+
+
+def _rates_in(region: RegionSpec, rates: Rates) -> Rates:
+    """Those that stop a job there: a second plane goes on without a link or a switch."""
+    return rates.without(*NETWORK) if _planes(region) > 1 else rates
+
+
+def _leaf_nodes(region: RegionSpec) -> int:
+    return min(nodes_per_group(region.fabric), fabric_nodes(region)) if region.fabric else 0
+
+
+def _pools(spec: ClusterSpec, declared: ReliabilitySpec) -> Iterator[PoolSpares]:
+    rates = load_rates(declared.failure_rates)
+    for region in spec.regions:
+        for pool in region.pools:
+            if pool.gpus:
+                away = nodes_away(pool.count, _rates_in(region, rates), declared.repair_days)
+                needed = spares_for(away, declared.availability_target_pct / 100)
+                yield PoolSpares(f"{region.name}-{pool.name}", pool.count, away, needed)
 
 
 def speed_of(tier: CheckpointTierSpec) -> float:
@@ -221,6 +261,6 @@ def gains(outlook: Outlook) -> dict[str, float]:
         "a first tier twice as fast": replace(job, cost_s=job.cost_s / 2),
         "one more spare": replace(job, spares=job.spares + 1),
     }
-    if outlook.has_fabric and outlook.planes == 1:
+    if outlook.leaf_nodes and outlook.planes == 1:
         ways["two planes of the fabric"] = replace(job, rates=job.rates.without(*NETWORK))
     return {what: better.goodput - job.goodput for what, better in ways.items()}

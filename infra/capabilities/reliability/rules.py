@@ -5,18 +5,18 @@ from math import ceil, floor, inf, log10
 from typing import ClassVar
 
 from infra.capabilities.reliability.checkpoint import longest_cost_s
-from infra.capabilities.reliability.outlook import gpu_nodes, outlook
+from infra.capabilities.reliability.outlook import Outlook, gpu_nodes, outlook
 from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
 from infra.ground.problem import Problem, Severity, listing, nearest, show
 
 
-def _asked_for(spec: ClusterSpec) -> bool:
-    """Whether there is something to be planned from: what is wrong with it, other rules say."""
+def _outlook(spec: ClusterSpec) -> Outlook | None:
+    """None where there is nothing to be planned from: what is wrong with it, other rules say."""
     try:
-        return outlook(spec) is not None
+        return outlook(spec)
     except BadInputError:
-        return False
+        return None
 
 
 def _rounded_up(value: float) -> str:
@@ -109,7 +109,7 @@ class ReplicationHasALink:
                 listing(names),
                 nearest(over, names),
             )
-        found = outlook(spec) if _asked_for(spec) else None
+        found = _outlook(spec)
         for link in spec.wan_links:
             if found and link.name == over and found.region not in (link.a, link.b):
                 ours = [one.name for one in spec.wan_links if found.region in (one.a, one.b)]
@@ -126,7 +126,7 @@ class CheckpointsKeepUp:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """A tier or a link on which a checkpoint takes longer than the time to the next one. With
         `interval: auto` that is the first tier's alone: the others take as many as they can."""
-        found = outlook(spec) if _asked_for(spec) else None
+        found = _outlook(spec)
         if found is None:
             return
         interval_s, best = found.job.interval_s, found.job.declared_interval_s is None
@@ -155,7 +155,7 @@ class SparesAreEnough:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Fewer spares than the availability that is aimed at needs."""
-        found = outlook(spec) if _asked_for(spec) else None
+        found = _outlook(spec)
         if found is None:
             return
         needed = found.job.spares_needed(found.availability)
@@ -171,6 +171,54 @@ class SparesAreEnough:
             )
 
 
+class CheckpointsSurvive:
+    """The disks of a node are lost with it."""
+
+    id: ClassVar[str] = "checkpoint-lost"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Checkpoints that only the nodes themselves hold, each a part."""
+        if (found := _outlook(spec)) is None or found.replication:
+            return
+        if all(tier.write_gib_s_per_node for tier in found.spec.checkpoint.tiers):
+            yield Problem(
+                "reliability.checkpoint.tiers",
+                "a node that does not come back takes its part of every checkpoint with it, and the job"
+                " begins anew",
+                hint="declare a tier that all nodes share (write_gib_s), or replicate_over a link",
+            )
+
+
+class DomainsAreSmall:
+    """What fails together is no more than the job may lose."""
+
+    id: ClassVar[str] = "failure-domain"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """A node or a leaf that takes more of the job's GPUs than `largest_loss_pct`."""
+        found = _outlook(spec)
+        limit = found.spec.largest_loss_pct if found else None
+        if found is None or limit is None:
+            return
+        most = int(found.job_gpus * limit / 100)
+        domains = {"a node": found.gpus_per_node, "a leaf": found.leaf_gpus}
+        what, gpus = max(domains.items(), key=lambda domain: domain[1])
+        if gpus <= most:
+            return
+        fewer = most // found.gpus_per_node
+        leaf = f"two planes of the fabric, or leafs with {fewer} nodes each" if fewer else ""
+        yield Problem(
+            "reliability.largest_loss_pct",
+            f"{what} that fails takes {gpus:,} of the job's {found.job_gpus:,} GPUs,"
+            f" {100 * gpus / found.job_gpus:.3g} %",
+            show(limit),
+            f"at least {_rounded_up(100 * gpus / found.job_gpus)}",
+            hint=leaf if what == "a leaf" and leaf else "a job on more nodes loses a smaller share with each",
+        )
+
+
 RULES = (
     JobsHaveNodes(),
     RatesAreKnown(),
@@ -178,4 +226,6 @@ RULES = (
     ReplicationHasALink(),
     CheckpointsKeepUp(),
     SparesAreEnough(),
+    CheckpointsSurvive(),
+    DomainsAreSmall(),
 )

@@ -57,7 +57,7 @@ class _Run:
     def __init__(self, job: Job, end_s: float, random: Random, ways: Ways) -> None:
         self.job, self.random, self.ways = job, random, ways
         # Repairs are at their usual number only after a while.
-        self.begin_s = 2 * job.repair_hardware_s
+        self.begin_s = 2 * job.repair.hardware * SECONDS_A_DAY
         self.end_s = self.begin_s + end_s
         self.away: list[float] = []  # ends of repairs, in order
         self.kept_s = 0.0
@@ -102,7 +102,8 @@ class _Run:
         """Send the nodes away that failed; with few hands a repair waits for the first that is free."""
         del self.away[: bisect_right(self.away, now)]
         hardware = self.random.random() < self.job.rates.hardware_share
-        takes = self.job.repair_hardware_s if hardware else self.job.repair_software_s
+        repair = self.job.repair
+        takes = SECONDS_A_DAY * (repair.hardware if hardware else repair.software)
         failed = self.ways.leaf_nodes if self.random.random() < self._network_share() else 1
         hands = self.ways.repairs_at_once or 0
         for _ in range(min(failed, self.job.nodes + self.job.spares - len(self.away))):

@@ -1,0 +1,134 @@
+"""The page of `causeway plan --html` as a browser shows it: wide and narrow, light and dark."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from html import unescape
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROVES = ("reliability",)
+
+ROOT = Path(__file__).resolve().parents[2]
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+PACKAGE = "chromium-headless-shell"
+READABLE = 4.5
+"""WCAG 2.2, 1.4.3: contrast of text with what is behind it."""
+VISIBLE = 3.0
+"""WCAG 2.2, 1.4.11: of a curve or a mark."""
+LOOK = """<script>
+const all = query => [...document.querySelectorAll(query)];
+const edges = it => [it.left, it.top, it.right, it.bottom];
+const box = node => edges(node.getBoundingClientRect());
+const style = node => getComputedStyle(node);
+document.body.dataset.seen = JSON.stringify({
+  width: [document.documentElement.scrollWidth, innerWidth],
+  background: style(document.body).backgroundColor,
+  texts: all("h1, h2, li, p, figcaption, td, th, caption").map(node => style(node).color),
+  labels: all("svg").map(svg => [...svg.querySelectorAll("text")].map(
+    node => ({text: node.textContent, box: box(node), colour: style(node).fill}))),
+  pictures: all("svg").map(box),
+  curves: all("polyline").map(node => ({box: box(node), colour: style(node).stroke})),
+  marks: all("circle").map(node => ({box: box(node), colour: style(node).fill})),
+});
+</script>"""
+"""What the page itself has none of: asks the browser where everything is, and in which colour."""
+
+
+@pytest.fixture(name="browser", scope="module")
+def _browser() -> str:
+    """A browser without a window; installed where the distribution has one as a package."""
+    if not any(map(shutil.which, BROWSERS)):
+        known = subprocess.run(["apt-cache", "show", PACKAGE], check=False, capture_output=True)
+        if known.returncode:
+            pytest.skip(f"this distribution has no package {PACKAGE}, and no browser is installed")
+        install = f"ROOT={ROOT}; . toolchain/setup.sh; apt_install {PACKAGE}"
+        subprocess.run(["bash", "-ec", install], cwd=ROOT, check=True)
+    return next(filter(None, map(shutil.which, BROWSERS)))
+
+
+@pytest.fixture(name="page", scope="module")
+def _page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of the 24,576-GPU example."""
+    file = tmp_path_factory.mktemp("page") / "plan.html"
+    words = ["plan", "examples/training-two-planes.yaml", "--html", str(file)]
+    subprocess.run([sys.executable, "-m", "infra.cli", *words], cwd=ROOT, check=True)
+    return file
+
+
+def seen(browser: str, page: Path, folder: Path, scheme: str, width: int) -> dict[str, Any]:
+    """What the browser shows of the page, in pixels from its upper left corner."""
+    copy = folder / "seen.html"
+    copy.write_text(page.read_text().replace("</html>", f"{LOOK}</html>"))
+    preference = {"dark": 0, "light": 1}[scheme]
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
+    command += [f"--blink-settings=preferredColorScheme={preference}", f"--window-size={width},2400"]
+    command += ["--dump-dom", copy.as_uri()]
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    found = re.search(r'data-seen="([^"]*)"', said)
+    assert found, said[-2000:]
+    answer: dict[str, Any] = json.loads(unescape(found[1]))
+    return answer
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2.2) of `rgb(r, g, b)`."""
+    values = [int(value) / 255 for value in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in values)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """From 1 to 21."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def overlap(one: list[float], other: list[float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 500])
+def test_the_page_is_readable(browser: str, page: Path, tmp_path: Path, scheme: str, width: int) -> None:
+    found = seen(browser, page, tmp_path, scheme, width)
+    assert (luminance(found["background"]) < 0.1) == (scheme == "dark")
+    assert found["width"][0] <= found["width"][1], "the page itself is not moved sideways"
+    for colour in {*found["texts"], *(label["colour"] for labels in found["labels"] for label in labels)}:
+        assert contrast(colour, found["background"]) >= READABLE
+    for drawn in (*found["curves"], *found["marks"]):
+        assert contrast(drawn["colour"], found["background"]) >= VISIBLE
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_labels_and_curves_stand_in_their_picture(
+    browser: str, page: Path, tmp_path: Path, width: int
+) -> None:
+    found = seen(browser, page, tmp_path, "light", width)
+    assert len(found["pictures"]) == len(found["curves"]) == 2
+    for picture, labels, curve in zip(found["pictures"], found["labels"], found["curves"], strict=True):
+        assert labels
+        for label in labels:
+            assert inside(label["box"], picture), label["text"]
+            assert not overlap(label["box"], curve["box"]), f"{label['text']} stands in the curve"
+        for one, other in combinations(labels, 2):
+            assert not overlap(one["box"], other["box"]), f"{one['text']} hides {other['text']}"
+        assert inside(curve["box"], picture)
+        assert curve["box"][2] - curve["box"][0] > 0.8 * (picture[2] - picture[0]), "over the whole width"
+    for mark in found["marks"]:
+        assert any(overlap(mark["box"], curve["box"]) for curve in found["curves"]), "on a curve"
+
+
+def inside(one: list[float], other: list[float]) -> bool:
+    return other[0] <= one[0] and other[1] <= one[1] and one[2] <= other[2] and one[3] <= other[3]
