@@ -12,6 +12,7 @@ from infra.capabilities.fabric import topology as planning
 from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.fabric.topology import Counts
 from infra.declaration import FabricSpec
+from infra.ground import clos
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests.unit.fabrics import B200, B300, SHAPES, cluster, fabric_of, shaped
@@ -63,17 +64,17 @@ def test_meta_24k() -> None:
 def test_alibaba_hpn() -> None:
     planned = fabric_of(1920, **HPN, oversubscription=HPN_OVERSUBSCRIPTION)
     assert pytest.approx(1.067, abs=0.001) == HPN_OVERSUBSCRIPTION
-    assert (planning.down_ports(planned.fabric), planned.shape.leaf_up * 200) == (128, 60 * 400)
+    assert (clos.down_ports(planned.fabric), planned.shape.leaf_up * 200) == (128, 60 * 400)
     assert (planned.counts.leafs, planned.counts.spines) == (15 * 16, 120)
 
 
 @pytest.mark.parametrize(("radix", "two", "three"), [(64, 2048, 65_536), (128, 8192, 524_288)])
 def test_largest_cluster(radix: int, two: int, three: int) -> None:
     fabric = FabricSpec.model_validate({**B200, "radix": radix})
-    assert planning.max_endpoints(fabric, 2) == two
-    assert planning.max_endpoints(fabric) == three
-    assert planning.max_endpoints(fabric.model_copy(update={"kind": "spine_leaf"})) == two
-    assert planning.max_endpoints(fabric.model_copy(update={"planes": 2})) == 2 * three
+    assert clos.max_endpoints(fabric, 2) == two
+    assert clos.max_endpoints(fabric) == three
+    assert clos.max_endpoints(fabric.model_copy(update={"kind": "spine_leaf"})) == two
+    assert clos.max_endpoints(fabric.model_copy(update={"planes": 2})) == 2 * three
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,7 +83,7 @@ def test_every_port_and_address_is_used_once(shape: str) -> None:
     nics = [nic for _, found in planned.node_nics() for nic in found]
     assert len(nics) == planned.counts.node_leaf_cables
     assert max(Counter((nic.plane, nic.leaf, nic.port) for nic in nics).values()) == 1
-    assert all(nic.port < planning.down_ports(planned.fabric) for nic in nics)
+    assert all(nic.port < clos.down_ports(planned.fabric) for nic in nics)
     assert {(nic.plane, nic.leaf) for nic in nics} == {
         (plane, leaf) for plane in range(planned.fabric.planes) for leaf in range(planned.shape.leafs)
     }
@@ -125,10 +126,10 @@ def test_one_leaf_needs_no_spine() -> None:
 
 def test_more_nodes_than_fit_have_no_shape() -> None:
     fabric = FabricSpec.model_validate({**B200, "radix": 16})
-    assert planning.max_nodes(fabric) == 128
-    assert planning.Shape(fabric, 128).tiers == 3
+    assert clos.max_nodes(fabric) == 128
+    assert clos.Shape(fabric, 128).tiers == 3
     with pytest.raises(ValueError, match="has 1 to 128"):
-        planning.Shape(fabric, 129)
+        clos.Shape(fabric, 129)
 
 
 def test_the_contract_has_the_ports_of_nodes_on_the_fabric_only() -> None:
@@ -157,12 +158,12 @@ def test_regions_without_a_range_get_one_each() -> None:
 
 
 def test_the_next_step_says_what_has_to_be_added() -> None:
-    full = planning.Shape(FabricSpec.model_validate(B200), 60)
+    full = clos.Shape(FabricSpec.model_validate(B200), 60)
     larger = full.next_step()
     assert larger is not None
     assert (full.full, larger.nodes) == (64, 96)
     assert (Counts.of(larger).leafs, Counts.of(larger).spines) == (24, 16)
-    assert planning.Shape(full.fabric, 8192).next_step() is None
+    assert clos.Shape(full.fabric, 8192).next_step() is None
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -11,8 +11,9 @@ from itertools import product
 from typing import Literal, NamedTuple, TextIO
 
 from infra.capabilities.fabric.models import model_of
-from infra.capabilities.fabric.topology import LOOPBACK_SHARE, FabricPlan, Pod, core_of, down_ports
+from infra.capabilities.fabric.topology import LOOPBACK_SHARE, FabricPlan, core_of
 from infra.declaration import FabricSpec
+from infra.ground.clos import Pod, down_ports
 
 Tier = Literal["leaf", "spine", "core"]
 

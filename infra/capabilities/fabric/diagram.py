@@ -8,14 +8,8 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import product
 
-from infra.capabilities.fabric.topology import (
-    FabricPlan,
-    Pod,
-    core_of,
-    down_ports,
-    leafs_per_group,
-    nodes_per_group,
-)
+from infra.capabilities.fabric.topology import FabricPlan, core_of
+from infra.ground.clos import Pod, down_ports, leafs_per_group, nodes_per_group
 
 Point = tuple[float, float]
 

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from infra.capabilities.fabric import topology as fabric
+from infra.ground import clos
 from infra.ground.capability import RegionReport, Report
 
 
@@ -26,12 +27,12 @@ def _fabric(plan: fabric.FabricPlan) -> dict[str, Any]:
         "nodes": shape.nodes,
         **asdict(plan.counts),
         "pods": len(shape.pods),
-        "leaf_ports": {"down": fabric.down_ports(spec), "up": shape.leaf_up},
-        "max_endpoints": fabric.max_endpoints(spec, max(shape.tiers, 2)),
+        "leaf_ports": {"down": clos.down_ports(spec), "up": shape.leaf_up},
+        "max_endpoints": clos.max_endpoints(spec, max(shape.tiers, 2)),
         "largest": {
-            "tiers": fabric.max_tiers(spec),
-            "nodes": fabric.max_nodes(spec),
-            "endpoints": fabric.max_endpoints(spec),
+            "tiers": clos.max_tiers(spec),
+            "nodes": clos.max_nodes(spec),
+            "endpoints": clos.max_endpoints(spec),
         },
         "next_step": _next_step(shape, larger) if larger else None,
         "cidr": str(plan.cidr),
@@ -40,7 +41,7 @@ def _fabric(plan: fabric.FabricPlan) -> dict[str, Any]:
     }
 
 
-def _next_step(shape: fabric.Shape, larger: fabric.Shape) -> dict[str, int]:
+def _next_step(shape: clos.Shape, larger: clos.Shape) -> dict[str, int]:
     """From how many nodes on it is due, how many it holds, and what has to be added to what stands."""
     now, then = asdict(fabric.Counts.of(shape)), asdict(fabric.Counts.of(larger))
     added = {f"more_{what}": then[what] - now[what] for what in now}
@@ -55,8 +56,8 @@ def _fabric_text(plan: fabric.FabricPlan) -> str:
         f"fabric {spec.kind}, {shape.tiers} tier{'s' * (shape.tiers > 1)}{planes}, {spec.link_gbps} Gbit/s, "
         f"MTU {spec.mtu_bytes}, {plan.cidr}",
         "  " + ", ".join(f"{number:,} {what}" for what, number in counts.items()),
-        f"  radix {spec.radix} carries up to {fabric.max_nodes(spec):,} such nodes "
-        f"({fabric.max_endpoints(spec):,} endpoints) in {fabric.max_tiers(spec)} tiers",
+        f"  radix {spec.radix} carries up to {clos.max_nodes(spec):,} such nodes "
+        f"({clos.max_endpoints(spec):,} endpoints) in {clos.max_tiers(spec)} tiers",
     ]
     larger = shape.next_step()
     if larger:

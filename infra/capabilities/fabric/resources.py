@@ -9,9 +9,10 @@ from pydantic import ValidationError
 from infra import ROOT
 from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.fabric.sonic import switch_files
-from infra.capabilities.fabric.topology import fabric_pools, has_switches, plan_fabric
+from infra.capabilities.fabric.topology import has_switches, plan_fabric
 from infra.declaration import ClusterSpec, RegionSpec
 from infra.files import tree_hash, write_file
+from infra.ground.clos import fabric_pools
 from infra.planning.plan import Plan
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.stack import stack_dir

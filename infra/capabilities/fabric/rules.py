@@ -8,6 +8,7 @@ from typing import ClassVar
 from infra.capabilities.fabric import buffers, models
 from infra.capabilities.fabric import topology as fabric
 from infra.declaration import ClusterSpec, FabricSpec, NodePoolSpec, RegionSpec, SwitchSpec
+from infra.ground import clos
 from infra.ground.addresses import UPLINK_NETWORK
 from infra.ground.problem import Problem, Severity, listing, nearest, show
 from infra.ground.rule import pools
@@ -52,7 +53,7 @@ class FabricHasNodes:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Fabrics of regions where no pool has NICs."""
         for path, _, region, _ in _fabrics(spec):
-            if not fabric.fabric_pools(region):
+            if not clos.fabric_pools(region):
                 hint = "give nics and nic_gbps to the pools that are on it"
                 yield Problem(path, f"no pool of region {region.name} has nics", hint=hint)
 
@@ -106,15 +107,15 @@ class FabricLeafHasThePorts:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Leafs with more ports in use than the radix, and those that cannot take the NICs of one node."""
         for path, _, _, found in _fabrics(spec):
-            down, up = fabric.down_ports(found), fabric.up_ports(found)
+            down, up = clos.down_ports(found), clos.up_ports(found)
             if down + up > found.radix:
-                most = fabric.down_ports(found.model_copy(update={"leaf_down_ports": None}))
+                most = clos.down_ports(found.model_copy(update={"leaf_down_ports": None}))
                 message = (
                     f"{down} ports down need {up} up at {found.oversubscription:g}:1, "
                     f"and radix {found.radix} has not {down + up}"
                 )
                 yield Problem(f"{path}.leaf_down_ports", message, str(down), f"at most {most}", str(most))
-            elif not fabric.nodes_per_group(found):
+            elif not clos.nodes_per_group(found):
                 message = (
                     f"a leaf has {down} ports down, and {found.kind} takes all {found.rails} NICs of a node "
                     "to one leaf"
@@ -132,12 +133,12 @@ class FabricHoldsItsNodes:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Fabrics with more nodes than their radix can join, with what would."""
         for path, _, region, found in _fabrics(spec):
-            nodes, most = fabric.fabric_nodes(region), fabric.max_nodes(found)
+            nodes, most = clos.fabric_nodes(region), clos.max_nodes(found)
             if 0 < most < nodes:
                 message = (
-                    f"{nodes:,} nodes with {nodes * fabric.ports_per_node(found):,} endpoints: radix "
-                    f"{found.radix} carries at most {most:,} nodes ({fabric.max_endpoints(found):,} "
-                    f"endpoints) in {fabric.max_tiers(found)} tiers"
+                    f"{nodes:,} nodes with {nodes * clos.ports_per_node(found):,} endpoints: radix "
+                    f"{found.radix} carries at most {most:,} nodes ({clos.max_endpoints(found):,} "
+                    f"endpoints) in {clos.max_tiers(found)} tiers"
                 )
                 allowed = f"{most:,} nodes"
                 yield Problem(
@@ -148,12 +149,12 @@ class FabricHoldsItsNodes:
 def _what_fits(found: FabricSpec, nodes: int) -> str:
     """A sentence with the next radix, or the kind with another tier, that would hold so many nodes."""
     taller = found.model_copy(update={"kind": "fat_tree"})
-    if fabric.max_tiers(found) < fabric.max_tiers(taller) and fabric.max_nodes(taller) >= nodes:
+    if clos.max_tiers(found) < clos.max_tiers(taller) and clos.max_nodes(taller) >= nodes:
         return "a third tier would hold them: kind: fat_tree"
     for radix in RADIXES:
         larger = found.model_copy(update={"radix": radix})
-        if fabric.max_nodes(larger) >= nodes:
-            return f"radix {radix} would hold them ({fabric.max_nodes(larger):,} nodes)"
+        if clos.max_nodes(larger) >= nodes:
+            return f"radix {radix} would hold them ({clos.max_nodes(larger):,} nodes)"
     return "split the region"
 
 
@@ -166,7 +167,7 @@ class FabricIsNotOversubscribed:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Fabrics of GPU nodes with more than 2:1 at the leafs."""
         for path, _, region, found in _fabrics(spec):
-            training = any(pool.gpus for pool in fabric.fabric_pools(region))
+            training = any(pool.gpus for pool in clos.fabric_pools(region))
             if training and found.oversubscription > MOST_OVERSUBSCRIBED:
                 message = f"{show(found.oversubscription)}:1 is too much for a training fabric"
                 allowed = f"1 to {MOST_OVERSUBSCRIBED:g}"
@@ -206,10 +207,10 @@ class FabricRangeIsFree:
 
 def _longest_prefix(region: RegionSpec, found: FabricSpec) -> int:
     """Of the smallest range that holds the fabric; any will do where other rules refuse the fabric itself."""
-    nodes = fabric.fabric_nodes(region)
-    if not 1 <= nodes <= fabric.max_nodes(found):
+    nodes = clos.fabric_nodes(region)
+    if not 1 <= nodes <= clos.max_nodes(found):
         return 32
-    return fabric.longest_prefix(fabric.Shape(found, nodes))
+    return fabric.longest_prefix(clos.Shape(found, nodes))
 
 
 class FabricSidesAgree:

@@ -10,6 +10,7 @@ from infra.capabilities.reliability.outlook import Outlook, Written, gains, outl
 from infra.capabilities.reliability.rules import RULES
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report
+from infra.ground.clos import Shape, fabric_nodes
 from infra.ground.contract import Section
 
 HOUR_S, MINUTE_S = 3600, 60
@@ -27,13 +28,16 @@ class Reliability(Capability[ReliabilityPlan]):
     """Where `reliability` is declared. No node has to know of it."""
 
     name = "reliability"
-    uses = ("fabric", "wan")
+    uses = ("wan",)
     rules = RULES
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> ReliabilityPlan | None:
-        """From the declaration, and from what fabric and WAN have planned."""
-        found = outlook(spec)
-        return ReliabilityPlan(found, domains(found, planned)) if found else None
+        """From the declaration, and from what the WAN has planned."""
+        if (found := outlook(spec)) is None:
+            return None
+        region = next(one for one in spec.regions if one.name == found.region)
+        shape = Shape(region.fabric, nodes) if region.fabric and (nodes := fabric_nodes(region)) else None
+        return ReliabilityPlan(found, domains(found, shape, planned))
 
     def section(self, plan: ReliabilityPlan) -> Section | None:
         """Nobody reads it on a node."""

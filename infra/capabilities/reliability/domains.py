@@ -1,13 +1,12 @@
 """What one failure takes away: from the plans of the fabric and of the WAN."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.reliability.outlook import Outlook
 from infra.capabilities.wan.section import WanSection
 from infra.ground.capability import Planned
+from infra.ground.clos import Shape
 
 
 @dataclass(frozen=True)
@@ -21,10 +20,10 @@ class Domain:
     """What goes on, and how."""
 
 
-def domains(outlook: Outlook, planned: Planned) -> tuple[Domain, ...]:
-    """The largest of each kind, the smallest kind first."""
+def domains(outlook: Outlook, shape: Shape | None, planned: Planned) -> tuple[Domain, ...]:
+    """The largest of each kind, the smallest kind first. SHAPE is the fabric's of the job's region."""
     found = [Domain("a node", outlook.gpus_per_node, "the others, after a restart")]
-    found += _fabric(outlook, planned)
+    found += _fabric(outlook, shape) if shape else ()
     copies = "nothing: no checkpoint is anywhere else"
     if outlook.replication:
         copies = f"nothing there; its checkpoints are beyond {outlook.replication.where}"
@@ -32,29 +31,21 @@ def domains(outlook: Outlook, planned: Planned) -> tuple[Domain, ...]:
     return (*found, *_links(planned))
 
 
-def _fabric(outlook: Outlook, planned: Planned) -> Iterator[Domain]:
+def _fabric(outlook: Outlook, shape: Shape) -> Iterator[Domain]:
     """Leafs and spines. A rail's leaf carries a NIC of each of its nodes, hence a GPU of each."""
-    section = planned.section(FabricSection)
-    if section is None or outlook.region not in section.regions:
-        return
-    ours = {node.name for node in planned.region_nodes(outlook.region)}
-    on_leaf: dict[str, set[str]] = defaultdict(set)
-    for host in ours & section.hosts.keys():
-        for port in section.hosts[host]:
-            on_leaf[port.leaf].add(host)
-    region, nodes = section.regions[outlook.region], max(map(len, on_leaf.values()), default=0)
-    has_spines = len(on_leaf) > region.rails * region.planes
-    if region.planes > 1:
-        share = f"{(region.planes - 1) / region.planes:.0%}"
+    nodes, planes = outlook.leaf_nodes, outlook.planes
+    if planes > 1:
+        share = f"{(planes - 1) / planes:.0%}"
         yield Domain("a leaf", 0, f"all: {nodes} nodes keep {share} of a rail's bandwidth by the other plane")
     else:
-        yield Domain(
-            "a leaf",
-            outlook.leaf_gpus,
-            f"nodes that are not on it; its {nodes} lose a port, and the job them",
-        )
-    if has_spines:
-        yield Domain("a spine", 0, "all whose leafs have another, with less bandwidth")
+        stays = f"nodes that are not on it; its {nodes} lose a port, and the job them"
+        yield Domain("a leaf", outlook.leaf_gpus, stays)
+    fewest = min(pod.spines for pod in shape.pods)
+    if fewest > 1 or (fewest and planes > 1):
+        less = 100 / (fewest * planes)
+        yield Domain("a spine", 0, f"all, with {less:.2g} % less bandwidth between its leafs")
+    elif fewest:
+        yield Domain("a spine", outlook.job_gpus, "what is on one leaf: there is no other spine")
 
 
 def _links(planned: Planned) -> Iterator[Domain]:

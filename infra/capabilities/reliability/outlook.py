@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from infra.capabilities.fabric.topology import fabric_nodes, nodes_per_group
 from infra.capabilities.reliability.checkpoint import (
     daly_s,
     efficiency,
@@ -16,6 +15,7 @@ from infra.capabilities.reliability.checkpoint import (
 from infra.capabilities.reliability.rates import NETWORK, Rates, load_rates
 from infra.declaration import ClusterSpec, RegionSpec
 from infra.declaration.reliability import CheckpointTierSpec, ReliabilitySpec, RepairDaysSpec
+from infra.ground.clos import fabric_nodes, nodes_per_group
 
 GIB = 2**30
 REPLICATION_BITS = 8 * GIB / 1e6
