@@ -192,7 +192,7 @@ class Run:
         for step in self.failed:
             lines = step.log.read_text(errors="replace").splitlines()
             print(f"\n── {step.label}: {' '.join(step.command)}\n   {step.log.relative_to(ROOT)}")
-            print("\n".join(f"   {line}" for line in lines[-SHOWN_LINES:]))
+            print("\n".join(f"   {line[:SHOWN_CHARACTERS]}" for line in lines[-SHOWN_LINES:]))
         if self.waiting:
             print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
         for step in self.failed:

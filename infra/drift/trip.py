@@ -64,36 +64,42 @@ class Trips:
         return _key(str(ROOT / Path(file).expanduser()))
 
     async def open(self, host: str) -> asyncssh.SSHClientConnection:
-        """A connection to a host of the contract. TripError when it cannot be had."""
-        node = self.contract.hosts[host]
+        """A connection to a host of the contract, tried twice. TripError when it cannot be had."""
         region = self.contract.regions[self.contract.region_of(host)]
         try:
-            return await asyncio.wait_for(
-                asyncssh.connect(
-                    str(node.address),
-                    node.ssh_port,
-                    username=region.ssh_user,
-                    client_keys=[self.key(region.ssh_private_key_file)],
-                    known_hosts=self.known_hosts,
-                    config=None,
-                    agent_path=None,
-                    gss_host=None,
-                    preferred_auth="publickey",
-                    keepalive_interval=0,
-                    **ALGORITHMS,
-                ),
-                CONNECT_TIMEOUT_S,
-            )
+            with suppress(TimeoutError):
+                return await self._connect(host)
+            return await self._connect(host)
         except asyncssh.HostKeyNotVerifiable as error:
             raise TripError(f"its host key is not the known one ({error})", reached=False) from None
         except asyncssh.PermissionDenied:
             raise TripError(f"it does not let {region.ssh_user} in with the stack's key", False) from None
         except TimeoutError:
-            raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s", reached=False) from None
+            raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s, twice", reached=False) from None
         except OSError as error:
             raise TripError(os.strerror(error.errno) if error.errno else str(error), reached=False) from None
         except asyncssh.Error as error:
             raise TripError(error.reason or type(error).__name__, reached=False) from None
+
+    async def _connect(self, host: str) -> asyncssh.SSHClientConnection:
+        node = self.contract.hosts[host]
+        region = self.contract.regions[self.contract.region_of(host)]
+        return await asyncio.wait_for(
+            asyncssh.connect(
+                str(node.address),
+                node.ssh_port,
+                username=region.ssh_user,
+                client_keys=[self.key(region.ssh_private_key_file)],
+                known_hosts=self.known_hosts,
+                config=None,
+                agent_path=None,
+                gss_host=None,
+                preferred_auth="publickey",
+                keepalive_interval=0,
+                **ALGORITHMS,
+            ),
+            CONNECT_TIMEOUT_S,
+        )
 
     def as_root(self, host: str, command: str) -> str:
         """The command, through sudo where the login is not root."""

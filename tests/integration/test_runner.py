@@ -62,7 +62,7 @@ def _nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
             key = podman("exec", "-i", node, "sh", "-ec", ADMIT, stdin=(folder / "key.pub").read_text())
             known_hosts += f"{found[name]} {key}\n"
         (folder / "known_hosts").write_text(known_hosts)
-        yield {**found, "folder": str(folder)}
+        yield {**found, "folder": str(folder), "id of b": made["b"]}
     finally:
         discard(*made.values())
 
@@ -160,6 +160,23 @@ def test_a_host_that_does_not_answer_does_not_stop_the_others(runner: Runner) ->
     assert result.hosts["dead"].state == "unreachable"
     assert NO_NODE in result.hosts["dead"].message
     assert {result.hosts[name].state for name in "ab"} == {"ok"}
+
+
+HANGS_ONCE = '[ -e /run/once ] || { touch /run/once; sleep 300; }; exec sh -c \\"$SSH_ORIGINAL_COMMAND\\"'
+
+
+def test_a_login_that_hangs_is_tried_once_more(
+    runner: Runner, nodes: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANSIBLE_TIMEOUT", "10")
+    keys = "/root/.ssh/authorized_keys"
+    key = (Path(nodes["folder"]) / "key.pub").read_text()
+    podman("exec", "-i", nodes["id of b"], "sh", "-c", f"cat > {keys}", stdin=f'command="{HANGS_ONCE}" {key}')
+    try:
+        assert not runner(PING, "b").failed
+        assert podman("exec", nodes["id of b"], "ls", "/run/once"), "it did hang"
+    finally:
+        podman("exec", "-i", nodes["id of b"], "sh", "-c", f"cat > {keys}", stdin=key)
 
 
 def test_a_host_whose_key_is_not_the_known_one_is_not_talked_to(

@@ -1,13 +1,18 @@
 """One trip to a node: what is said of a program that does not do what it should."""
 
 import asyncio
+from typing import Any
 
 import asyncssh
 import pytest
 
+from infra import ROOT
+from infra.checks.load import load_spec
 from infra.drift import trip
 from infra.drift.answer import MOST_BYTES, most_bytes
 from infra.drift.looks import TEXT_LIMIT_BYTES
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
 
 
 async def answer(ends: int | None, says: bytes = b"", most: int = 1000) -> tuple[bytes, bytes, int | None]:
@@ -55,3 +60,26 @@ def test_an_answer_may_be_as_long_as_what_was_asked_for() -> None:
     few, many = ({"entries": [["file", "/x", {}, {}]] * number} for number in (1, 100))
     assert 100 * 2 * TEXT_LIMIT_BYTES < most_bytes(many) < MOST_BYTES
     assert most_bytes(few) < most_bytes(many)
+
+
+@pytest.mark.parametrize("hangs", [1, 2])
+def test_a_node_that_does_not_answer_is_asked_twice(monkeypatch: pytest.MonkeyPatch, hangs: int) -> None:
+    waiting = [asyncio.Event() for _ in range(hangs)]
+
+    async def connect(*_: Any, **__: Any) -> Any:
+        if waiting:
+            await waiting.pop().wait()
+        return "connected"
+
+    monkeypatch.setattr(trip, "CONNECT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(asyncssh, "connect", connect)
+    monkeypatch.setattr(trip.Trips, "known_hosts", None)
+    monkeypatch.setattr(trip.Trips, "key", lambda *_: None)
+    spec = load_spec(ROOT / "Pulumi.local.yaml")
+    trips = trip.Trips(build_contract(spec, make_plan(spec), "local"))
+    if hangs == 1:
+        opened: Any = asyncio.run(trips.open("tokyo-gpu-0"))
+        assert opened == "connected"
+    else:
+        with pytest.raises(trip.TripError, match="twice"):
+            asyncio.run(trips.open("tokyo-gpu-0"))

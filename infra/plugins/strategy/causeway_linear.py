@@ -10,9 +10,12 @@ wave of which every node fails; where Mitogen is not installed, tasks run as the
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.playbook.handler import Handler
 from ansible.plugins.strategy.linear import StrategyModule as Linear
 
@@ -25,13 +28,32 @@ from infra.drift import waves  # noqa: E402 - needs the path set above
 from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import SETTLED_TASKS  # noqa: E402 - likewise
 
+
+def tried_again(connect: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Mitogen's way to a node, once more where it took too long: `retries` of ansible.cfg is not for it."""
+
+    @wraps(connect)
+    def connect_stack(connection: Any, stack: Any) -> None:
+        try:
+            connect(connection, stack)
+        except AnsibleConnectionFailure as error:
+            if "timed out" not in str(error):
+                raise
+            connect(connection, stack)
+
+    return connect_stack
+
+
 try:
+    from ansible_mitogen.connection import Connection
     from ansible_mitogen.loaders import strategy_loader
     from ansible_mitogen.strategy import StrategyMixin
 except ImportError:
     Bases: tuple[Any, ...] = (Linear,)
 else:
     Bases = (StrategyMixin, strategy_loader.get("linear", class_only=True))
+    if not hasattr(Connection._connect_stack, "__wrapped__"):  # Ansible may load a plugin twice
+        Connection._connect_stack = tried_again(Connection._connect_stack)
 
 
 UNDER_REPAIR = "causeway_repair"
