@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +49,17 @@ def load_rates(name: str) -> Rates:
     if "/" in name or not path.is_file():
         path = ROOT / Path(name).expanduser()
     try:
-        text = _text(path)
-        tree = read_yaml(text, name)
+        return _rates(name, _text(path))
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join(("default", *sorted(file.stem for file in PUBLISHED.glob("*.yaml"))))
         why = getattr(error, "strerror", None) or "it is no text"
         raise BadInputError(f"{name}: no such rates: {why}", hint=f"known are {known}, and files") from None
+
+
+@lru_cache(maxsize=8)  # each rule asks, and YAML is slow
+def _rates(name: str, text: str) -> Rates:
+    try:
+        tree = read_yaml(text, name)
     except DeclarationError as error:
         raise BadInputError(str(error.problems[0]), hint=FORM) from None
     if tree.problems:
