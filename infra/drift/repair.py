@@ -21,7 +21,9 @@ class Obstacles:
     """What a role's tasks cannot change back by themselves; what causeway_drift_prepare takes."""
 
     thaw: list[str] = field(default_factory=list)
-    """Files with the immutable bit."""
+    """What has the immutable or the append-only bit."""
+    attributes: dict[str, list[str]] = field(default_factory=dict)
+    """Path → names of extended attributes that it did not have, or had with another value."""
     ownership: dict[str, dict[str, str]] = field(default_factory=dict)
     """Path → sealed owner, group and mode, as far as they differ: many tasks leave them open."""
     parents: list[str] = field(default_factory=list)

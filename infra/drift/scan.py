@@ -6,9 +6,10 @@ not grow with the number of nodes.
 
 import asyncio
 import hashlib
+import threading
 import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from infra import ROOT
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
@@ -22,6 +23,7 @@ from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import load_identities
 from infra.stack import stack_dir
 
+T = TypeVar("T")
 AT_ONCE = 48
 HOST_LIMIT_S = 100
 
@@ -43,14 +45,44 @@ def scan_stack(
     names = list(contract.hosts) if hosts is None else list(hosts)
     inputs = role_inputs(contract, load_identities(stack))
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
+    yield from _beside(
+        _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
+    )
+
+
+def _beside(reports: AsyncGenerator[HostReport, None]) -> Generator[HostReport, None, None]:
+    """The reports, made in a thread: while whoever reads them pauses (`less`), no node's time runs out."""
     loop = asyncio.new_event_loop()
-    reports = _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def following() -> HostReport | None:
+        return await anext(reports, None)
+
+    def answer_of(coroutine: Coroutine[Any, Any, T]) -> T:
+        asked = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return asked.result()
+        except BaseException:
+            asked.cancel()  # interrupted: what it awaits ends with it
+            raise
+
     try:
-        while (report := loop.run_until_complete(anext(reports, None))) is not None:
+        while (report := answer_of(following())) is not None:
             yield report
     finally:
-        loop.run_until_complete(reports.aclose())
+        answer_of(_closed(reports))
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
         loop.close()
+
+
+async def _closed(reports: AsyncGenerator[HostReport, None]) -> None:
+    while True:
+        try:
+            return await reports.aclose()
+        except RuntimeError:  # after an interrupt it is still on its way to its end
+            await asyncio.sleep(0.01)
 
 
 async def _scan(scanner: "Scanner", names: list[str], at_once: int) -> AsyncGenerator[HostReport, None]:

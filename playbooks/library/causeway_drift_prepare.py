@@ -22,8 +22,9 @@ DOCUMENTATION = r"""
 module: causeway_drift_prepare
 short_description: Remove the obstacles that keep a role from repairing a node
 description:
-  - Clears immutable bits, moves away what has the wrong type, brings back sealed package versions and
-    sysctls, and runs the commands that kinds of things name for the rest.
+  - Clears immutable and append-only bits, takes extended attributes away, moves away what has the wrong type,
+    brings back sealed package versions and sysctls, and runs the commands that kinds of things name for the
+    rest.
   - Moves away files, and takes out keys, that somebody added beside a role's own, if I(remove_added) says so.
   - Nothing is deleted. What is moved lies under /var/lib/causeway/aside afterwards.
 options:
@@ -52,7 +53,8 @@ left:
   returned: always
 """
 ASIDE = Path("/var/lib/causeway/aside")
-FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, IMMUTABLE = 0x80086601, 0x40086602, 0x10
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
+BITS = {0x10: "immutable", 0x20: "append-only"}
 INSTALL = (
     *("apt-get", "install", "--yes", "--quiet", "--no-install-recommends"),
     "--allow-change-held-packages",
@@ -86,6 +88,9 @@ class Preparation:
         """Everything, in an order in which one makes way for the next."""
         for path in self.todo.get("thaw", ()):
             self.thaw(path)
+        for path, names in self.todo.get("attributes", {}).items():
+            for name in names if not os.path.islink(path) else ():
+                self.do(f"{path}: without {name}", lambda path=path, name=name: without(path, name))
         for path, sealed in self.todo.get("ownership", {}).items():
             words = ", ".join(f"{aspect} {value}" for aspect, value in sealed.items())
             self.do(f"{path}: {words}", lambda path=path, sealed=sealed: own(path, sealed))
@@ -197,19 +202,26 @@ class Preparation:
         part.replace(file)
 
     def thaw(self, path: str) -> None:
-        """Clear the immutable bit, if it is set."""
-        if os.path.islink(path) or not os.path.isfile(path):
+        """Clear the immutable and the append-only bit, where one is set."""
+        if os.path.islink(path) or not (os.path.isfile(path) or os.path.isdir(path)):
             return
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             flags = struct.unpack("l", fcntl.ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8))[0]
-            if flags & IMMUTABLE:
-                clear = struct.pack("l", flags & ~IMMUTABLE)
-                self.do(f"{path}: no longer immutable", lambda: fcntl.ioctl(handle, FS_IOC_SETFLAGS, clear))
+            if names := [name for bit, name in BITS.items() if flags & bit]:
+                clear = struct.pack("l", flags & ~sum(BITS))
+                what = f"{path}: no longer {' and '.join(names)}"
+                self.do(what, lambda: fcntl.ioctl(handle, FS_IOC_SETFLAGS, clear))
         except OSError as error:
             self.module.warn(f"{path}: {error}")
         finally:
             os.close(handle)
+
+
+def without(path: str, name: str) -> None:
+    """Take an extended attribute away: an ACL, a capability."""
+    with suppress(FileNotFoundError, OSError):  # gone meanwhile: the scan that follows tells
+        os.removexattr(path, name, follow_symlinks=False)
 
 
 def setting_path(key: str) -> str:

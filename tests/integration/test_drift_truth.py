@@ -32,6 +32,17 @@ USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/px
 FREEZE = """python3 -c 'import fcntl; fcntl.ioctl(open("{}"), 0x40086602, b"\\x10" + bytes(7))'"""
 """Sets the immutable bit; the nodes have no chattr."""
 
+ATTRIBUTE = """python3 -c 'import os, struct; os.setxattr("{{}}", "{}", {})'"""
+ACL = ATTRIBUTE.format(
+    "system.posix_acl_access",
+    'struct.pack("<I" + 5 * "HHI", 2, 1, 6, -1 & 0xffffffff, 2, 4, 65534, 4, 4, -1 & 0xffffffff,'
+    " 16, 4, -1 & 0xffffffff, 32, 4, -1 & 0xffffffff)",
+)
+"""Lets nobody read a file of mode 0644, which keeps that mode; the nodes have no setfacl."""
+DEFAULT_ACL = ACL.replace("posix_acl_access", "posix_acl_default")
+CAPABILITY = ATTRIBUTE.format("security.capability", 'struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0)')
+"""cap_setuid+ep: who runs it may become root."""
+
 # What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
 DRIFTS = {
     (A, "base"): (
@@ -119,6 +130,9 @@ DRIFTS = {
          "mkdir -p /etc/systemd/system/truth.service.d && "
          "echo '[Service]' > /etc/systemd/system/truth.service.d/x.conf"),
         ("file", "/etc/systemd/system/truth.service", "echo '# edited' >> {} && systemctl daemon-reload"),
+        ("file", "/etc/default/chrony", ACL),
+        ("file", "/usr/local/lib/truth.bin", CAPABILITY),
+        ("directory", "/etc/truth", DEFAULT_ACL),
     ),
     (B, "tcp_tuning"): (
         ("file", "/etc/causeway-wan-routes.json", "echo '[]' > {}"),

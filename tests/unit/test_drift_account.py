@@ -27,14 +27,14 @@ SECOND = {
     "output": ["evil"], "loaded": False, "fstab": "evil", "mounted": "evil", "mtu_bytes": 1, "up": False,
     "qdisc": "evil", "route": "evil", "rules": ["evil"], "uid": "0", "gid": "0", "home": "/evil",
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
-    "lasts": False,
+    "lasts": False, "attributes": ["system.posix_acl_access evil"],
 }  # fmt: skip
 """Aspect → what somebody made of it."""
 FIRST: dict[str, Any] = {
     **dict.fromkeys(SECOND, "ours"), "dropins": [], "fragment": "/usr/lib/systemd/system/x.service",
     "enabled": "enabled", "load": "loaded", "active": "active", "type": "file", "exists": True,
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
-    "lasts": True,
+    "lasts": True, "attributes": [],
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}
 """Aspect → what a task that compares it says, where that is not the aspect's value."""

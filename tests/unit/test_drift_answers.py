@@ -4,6 +4,9 @@ import asyncio
 import json
 import math
 import re
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -283,6 +286,39 @@ def test_a_scan_reports_every_node_whatever_one_of_them_says(odd: bytes) -> None
     assert (found[ODD].state == "failed") == bool(found[ODD].message)
     assert not UNFORESEEN.search(found[ODD].message), "read, not caught"
     can_be_shown(found[ODD])
+
+
+def test_a_reader_that_pauses_makes_no_node_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def quick(_scanner: scan.Scanner, report: HostReport) -> None:
+        await asyncio.sleep(0.05)
+        report.message = "seen"
+
+    monkeypatch.setattr(scan, "HOST_LIMIT_S", 0.5)
+    monkeypatch.setattr(scan.Scanner, "_scan", quick)
+    reports = scan._beside(scan._scan(scan.Scanner(CONTRACT, INPUTS), HOSTS, 2))
+    found = [next(reports)]
+    time.sleep(1)  # longer than a node may take
+    found += list(reports)
+    assert {one.host: (one.state, one.message) for one in found} == dict.fromkeys(HOSTS, ("clean", "seen"))
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_scan_that_is_given_up_leaves_no_thread(monkeypatch: pytest.MonkeyPatch, interrupted: bool) -> None:
+    async def endless(_scanner: scan.Scanner, report: HostReport) -> None:
+        await asyncio.sleep(LIMIT_S if report.host != HOSTS[0] else 0)
+
+    monkeypatch.setattr(scan.Scanner, "_scan", endless)
+    before = threading.active_count()
+    reports = scan._beside(scan._scan(scan.Scanner(CONTRACT, INPUTS), HOSTS, 2))
+    next(reports)
+    if interrupted:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        usual = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt):
+            next(reports)
+        signal.signal(signal.SIGALRM, usual)
+    reports.close()
+    assert threading.active_count() == before
 
 
 def seal_all(answers: Answer) -> list[str]:

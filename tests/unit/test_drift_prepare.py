@@ -1,6 +1,7 @@
 """What a repair does before the roles run, where no role of today needs it on a live node."""
 
 import importlib.util
+import os
 import subprocess
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -80,6 +81,14 @@ def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:
     commands: list[list[str]] = []
     assert prepared(module, commands, restart=["x.service"]) == ["restarted x.service"]
     assert commands == [["systemctl", "daemon-reload"], ["systemctl", "try-restart", "x.service"]]
+
+
+def test_an_attribute_is_taken_away_and_no_other(module: ModuleType, tmp_path: Path) -> None:
+    for name in ("user.ours", "user.strange"):
+        os.setxattr(tmp_path, name, b"1")
+    said = prepared(module, [], attributes={str(tmp_path): ["user.strange", "user.gone"]})
+    assert said == [f"{tmp_path}: without user.strange", f"{tmp_path}: without user.gone"]
+    assert os.listxattr(tmp_path) == ["user.ours"]
 
 
 class Archive:

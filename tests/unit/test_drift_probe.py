@@ -146,6 +146,19 @@ def test_a_large_file_is_read_again_only_when_something_about_it_changed(file: P
     assert scan("file", file, want, sealed=stamp), "one byte, with its size and mtime as before"
 
 
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_an_attribute_is_seen_and_what_is_in_it_too(file: Path, kind: str) -> None:
+    path = file if kind == "file" else file.parent
+    assert seal(kind, path)["attributes"] == []
+    os.setxattr(path, "user.note", b"1")
+    found = scan(kind, path, {"attributes": []})
+    assert found is not None
+    (note,) = found["found"]["attributes"]
+    assert note.startswith("user.note ")
+    os.setxattr(path, "user.note", b"2")
+    assert scan(kind, path, {"attributes": [note]}), "its value is another one"
+
+
 def test_the_sha1_that_ansible_reports_is_read_only_when_asked_for(file: Path) -> None:
     assert "_sha1" not in seal("file", file)
     assert seal("file", file, sha1=True)["_sha1"] == _sha1(file)

@@ -61,6 +61,16 @@ def test_an_immutable_file_is_thawed() -> None:
     assert plan_for("file", "/f", {"immutable": False}, {"immutable": True}).obstacles.thaw == ["/f"]
 
 
+def test_attributes_that_were_not_there_are_taken_away_and_an_append_only_file_is_thawed() -> None:
+    sealed = {"attributes": ["user.ours 1", "system.posix_acl_access 1"]}
+    found = {"attributes": ["append-only", "system.posix_acl_access 2", "user.ours 1"]}
+    obstacles = plan_for("file", "/f", sealed, found).obstacles
+    assert (obstacles.thaw, obstacles.attributes) == (["/f"], {"/f": ["system.posix_acl_access"]})
+    assert (
+        plan_for("file", "/f", {"attributes": ["user.ours 1"]}, {"attributes": []}).obstacles == Obstacles()
+    )
+
+
 def test_a_directory_in_a_files_place_is_moved_away_and_a_missing_file_is_not() -> None:
     there = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "directory", "mode": "0755"})
     gone = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "absent", "mode": None})

@@ -30,6 +30,18 @@ EXPLAINED = [
     ("file", {"immutable": False}, {"immutable": True}, "immutable is yes, expected no"),
     (
         "file",
+        {"attributes": ["user.a 1", "user.b 1"]},
+        {"attributes": ["user.b 2", "user.c 1"]},
+        "attributes: added: user.c; missing: user.a; user.b has another value",
+    ),
+    (
+        "directory",
+        {"mode": "0755", "attributes": []},
+        {"mode": "0775", "attributes": ["append-only"]},
+        "mode is 0775, expected 0755; attributes: added: append-only",
+    ),
+    (
+        "file",
         {"type": "file", "mode": "0644"},
         {"type": "absent", "mode": None},
         "is absent, expected a file",

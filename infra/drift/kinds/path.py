@@ -6,7 +6,7 @@ import os
 import posixpath
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import (
@@ -19,9 +19,12 @@ from infra.drift.kind import (
     Task,
     Uncovered,
     Value,
+    added,
     in_words,
     is_flag,
+    is_list,
     is_text,
+    new_or_gone,
 )
 from infra.drift.looks import TEXT_LIMIT_BYTES, Look, parent_change, sha256
 
@@ -32,13 +35,15 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1 << 20
 LARGE_BYTES = 4 << 20
-IMMUTABLE = 0x10
+IMMUTABLE, APPEND_ONLY = 0x10, 0x20
+LABELS = ("security.selinux", "security.ima", "security.evm", "security.apparmor", "trusted.overlay.")
+"""Extended attributes that the system itself keeps."""
 FS_IOC_GETFLAGS = 0x80086601
 WORLD_READABLE = 0o004
 
 
 def look_at_path(node: Look, key: str, how: How) -> Found:
-    """File, directory, link or nothing at all: type, mode, owner, group, content, immutable bit."""
+    """File, directory, link or nothing at all: type, mode, owner, group, content, bits and attributes."""
     try:
         status = os.lstat(key)
     except (FileNotFoundError, NotADirectoryError):
@@ -48,7 +53,11 @@ def look_at_path(node: Look, key: str, how: How) -> Found:
     if stat.S_ISLNK(status.st_mode):
         found.update(type="link", target=os.readlink(key))
     elif stat.S_ISDIR(status.st_mode):
-        found.update(type="directory")
+        handle = os.open(key, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found.update(type="directory", **bits(node, handle))
+        finally:
+            os.close(handle)
     elif stat.S_ISREG(status.st_mode):
         found.update(type="file")
         if how.get("content", True):
@@ -59,7 +68,7 @@ def look_at_path(node: Look, key: str, how: How) -> Found:
 
 
 def file_content(node: Look, key: str, status: os.stat_result, how: How) -> Found:
-    """Hash and immutable bit of a regular file; its text where that is no secret.
+    """Hash, bits and attributes of a regular file; its text where that is no secret.
 
     A large file is read only when its size, times or place differ from those it was sealed with: nothing
     changes a file and leaves its ctime but a clock that was set back. Mode `thorough` reads it always.
@@ -70,9 +79,9 @@ def file_content(node: Look, key: str, status: os.stat_result, how: How) -> Foun
     sealed = how.get("sealed") if large and node.mode == "scan" else None
     handle = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        immutable = is_immutable(handle)
+        beside = bits(node, handle)
         if sealed and sealed[:-1] == stamp:
-            return {"digest": sealed[-1], "immutable": immutable}
+            return {"digest": sealed[-1], **beside}
         if large or how.get("sha1"):
             import hashlib  # OpenSSL is six times as fast, and takes 5 ms to load
 
@@ -89,7 +98,7 @@ def file_content(node: Look, key: str, status: os.stat_result, how: How) -> Foun
                 kept += data
     finally:
         os.close(handle)
-    found: Found = {"digest": whole.hexdigest()[:32], "immutable": immutable}
+    found: Found = {"digest": whole.hexdigest()[:32], **beside}
     if large:
         found["_inputs"] = [*stamp, found["digest"]]
     if plain:
@@ -99,15 +108,24 @@ def file_content(node: Look, key: str, status: os.stat_result, how: How) -> Foun
     return found
 
 
-def is_immutable(handle: int) -> bool:
-    """Whether the immutable bit is set; False where the file system has none."""
+def bits(node: Look, handle: int) -> Found:
+    """Whether the immutable bit is set, and what else a file or directory has beside its mode.
+
+    ACLs and capabilities are extended attributes. What is in one is hashed; that it is there says enough.
+    """
     import fcntl
 
     try:
-        flags = fcntl.ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8)
+        flags = int.from_bytes(fcntl.ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8)[:4], sys.byteorder)
+    except OSError:  # a file system that has none
+        flags = 0
+    try:
+        names = [name for name in os.listxattr(handle) if not name.startswith(LABELS)]
     except OSError:
-        return False
-    return bool(int.from_bytes(flags[:4], sys.byteorder) & IMMUTABLE)
+        names = []
+    more = [f"{name} {node.digest(os.getxattr(handle, name))}" for name in sorted(names)]
+    more += ["append-only"] if flags & APPEND_ONLY else []
+    return {"immutable": bool(flags & IMMUTABLE), "attributes": more}
 
 
 def is_public(key: str, status: os.stat_result) -> bool:
@@ -124,12 +142,14 @@ def is_public(key: str, status: os.stat_result) -> bool:
 # On the controller
 
 OWNERSHIP = ("mode", "owner", "group")
-FILE_ASPECTS = ("type", "digest", *OWNERSHIP, "immutable")
+BESIDE = ("immutable", "attributes")
+FILE_ASPECTS = ("type", "digest", *OWNERSHIP, *BESIDE)
 WHOLE = frozenset(f"ansible.builtin.{name}" for name in ("copy", "template", "assemble"))
 """Modules whose reported checksum is that of the text they were to write."""
 SHAPES: Mapping[str, Shape] = {
     **dict.fromkeys(("type", "digest", *OWNERSHIP, "target"), is_text),
     "immutable": is_flag,
+    "attributes": is_list,
 }
 
 
@@ -200,10 +220,10 @@ class Path(Kind):
         return {"type": claim.kind}
 
     def untouched(self, task: Task) -> set[str]:
-        """Mode, owner and group that the task does not name, and the immutable bit."""
+        """Mode, owner and group that the task does not name, the immutable bit, extended attributes."""
         if self.name not in ("file", "directory"):
             return set()
-        return {"immutable", *OWNERSHIP} - {what for what in OWNERSHIP if task.args.get(what) is not None}
+        return {*BESIDE, *OWNERSHIP} - {what for what in OWNERSHIP if task.args.get(what) is not None}
 
     def shown_as(self, what: str) -> str:
         """A checksum shows in the hash."""
@@ -225,14 +245,21 @@ class Path(Kind):
         """Where it is of another type, nothing else matters."""
         if "type" in found:
             return f"is {_type(found['type'])}, expected {_type(expected.get('type'))}"
-        return super().explain(expected, found)
+        plain = {aspect: value for aspect, value in found.items() if aspect != "attributes"}
+        said = [super().explain(expected, plain)] if plain else []
+        if "attributes" in found:
+            said.append(_attributes(expected.get("attributes") or (), found["attributes"] or ()))
+        return "; ".join(said)
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-        """The immutable bit, ownership that tasks leave open, and what stands in the path's place."""
+        """Bits, attributes, ownership that tasks leave open, and what stands in the path's place."""
         if self.name == "absent":
             return
-        if difference.found.get("immutable"):
+        strange = [line.split()[0] for line in added(difference, "attributes")]
+        if difference.found.get("immutable") or "append-only" in strange:
             found.thaw.append(difference.key)
+        if names := [name for name in strange if name != "append-only"]:
+            found.attributes[difference.key] = names
         owned = {a: str(difference.expected[a]) for a in OWNERSHIP if a in difference.found}
         if owned and "type" not in difference.found:
             found.ownership[difference.key] = owned
@@ -241,6 +268,14 @@ class Path(Kind):
             found.parents.append(difference.key)
         elif kind and expected != "absent":
             found.wrong_type.append(difference.key)
+
+
+def _attributes(expected: Sequence[str], found: Sequence[str]) -> str:
+    """How two lists of them differ; of one that has another value only that."""
+    old, new = ({line.split()[0]: line for line in lines} for lines in (expected, found))
+    changed = [f"{name} has another value" for name in new if name in old and old[name] != new[name]]
+    named = [new_or_gone(list(old), list(new))] if old.keys() != new.keys() else []
+    return f"attributes: {'; '.join(named + changed)}"
 
 
 def _type(value: Any) -> str:
@@ -262,7 +297,7 @@ RECORDERS: Mapping[str, Mapping[str, Recorder]] = {
 }  # fmt: skip
 ASPECTS = {
     "file": FILE_ASPECTS,
-    "directory": ("type", *OWNERSHIP),
+    "directory": ("type", *OWNERSHIP, *BESIDE),
     "link": ("type", "target"),
     "absent": ("type",),
 }
