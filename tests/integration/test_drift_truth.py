@@ -130,6 +130,7 @@ DRIFTS = {
          "mkdir -p /etc/systemd/system/truth.service.d && "
          "echo '[Service]' > /etc/systemd/system/truth.service.d/x.conf"),
         ("file", "/etc/systemd/system/truth.service", "echo '# edited' >> {} && systemctl daemon-reload"),
+        ("unit", "ssh.service", "echo '# edited' >> /usr/lib/systemd/system/{} && systemctl daemon-reload"),
         ("file", "/etc/default/chrony", ACL),
         ("file", "/usr/local/lib/truth.bin", CAPABILITY),
         ("directory", "/etc/truth", DEFAULT_ACL),

@@ -28,6 +28,7 @@ SECOND = {
     "qdisc": "evil", "route": "evil", "rules": ["evil"], "uid": "0", "gid": "0", "home": "/evil",
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
+    "contents": ["/usr/lib/systemd/system/x.service evil"],
 }  # fmt: skip
 """Aspect → what somebody made of it."""
 FIRST: dict[str, Any] = {
@@ -35,13 +36,14 @@ FIRST: dict[str, Any] = {
     "enabled": "enabled", "load": "loaded", "active": "active", "type": "file", "exists": True,
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
     "lasts": True, "attributes": [],
+    "contents": ["/usr/lib/systemd/system/x.service as its package brought it"],
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}
 """Aspect → what a task that compares it says, where that is not the aspect's value."""
 OWN_RULE = ("absent", "listing", "effective", "authorized_keys")
 """Kinds of which single names count, not values: tried by tests of their own."""
 ASPECTS = {name: tuple(kind.aspects) for name, kind in KINDS.items() if " " not in name}
-BY_ITSELF = {"unit": {"dropins", "fragment"}, "package": {"hold"}}
+BY_ITSELF = {"unit": {"dropins", "fragment", "contents"}, "package": {"hold"}}
 """Kind → aspects that are not a task's only because it changed something there."""
 
 

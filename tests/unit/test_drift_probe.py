@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from infra.drift import probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
+from infra.drift.kinds import unit
 from infra.drift.kinds.group import look_at_group
 from infra.drift.kinds.package import at_least
 from infra.drift.kinds.path import LARGE_BYTES
@@ -324,6 +325,33 @@ def test_keys_are_shown_by_the_fingerprint_that_ssh_keygen_prints(tmp_path: Path
 )
 def test_systemds_answers_are_read_as_d_bus_lays_them_out(body: bytes, value: object) -> None:
     assert answer(body) == value
+
+
+def test_a_packaged_file_is_as_its_package_brought_it_after_an_update_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit, "DPKG_INFO", f"{tmp_path}/")
+    brought, path = tmp_path / "x.service", str(tmp_path / "x.service")
+
+    def install(text: str) -> None:
+        brought.write_text(text)
+        (tmp_path / "x.md5sums").write_text(f"0  usr/bin/x\n{md5(text)}  {path[1:]}\n")
+
+    def said() -> str:
+        return unit.content_of(Look("", "scan", []), path, owners[path])
+
+    install("[Unit]\n")
+    owners = unit.owners_of(Look("", "seal", []), [path, "/nobody's"])
+    assert owners == {path: "x.md5sums"}
+    assert said() == unit.AS_PACKAGED
+    install("[Unit]\n# an update\n")
+    assert said() == unit.AS_PACKAGED
+    brought.write_text("[Unit]\n# an edit\n")
+    assert said() != unit.AS_PACKAGED
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def test_a_unit_is_asked_for_by_its_escaped_path() -> None:

@@ -71,6 +71,20 @@ def test_attributes_that_were_not_there_are_taken_away_and_an_append_only_file_i
     )
 
 
+def test_an_edited_file_of_a_package_is_installed_again_and_its_unit_restarted() -> None:
+    path = "/usr/lib/systemd/system/x.service"
+    entry = Entry(kind="unit", key="x.service", task="t", want={}, how={"sealed": {path: "x:amd64.md5sums"}})
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[entry])})
+    report = HostReport("n", "r", "drift")
+    differs = ({"contents": [f"{path} as its package brought it"]}, {"contents": [f"{path} 1f"]})
+    report.roles["base"] = RoleReport("drift", [Difference("base", "t", "unit", "x.service", *differs)])
+    obstacles = host_plan(report, manifest, set()).obstacles
+    assert obstacles.restart == ["x.service"]
+    (command,) = obstacles.commands
+    assert command["argv"][-1] == "x:amd64"
+    assert "--reinstall" in command["argv"]
+
+
 def test_a_directory_in_a_files_place_is_moved_away_and_a_missing_file_is_not() -> None:
     there = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "directory", "mode": "0755"})
     gone = plan_for("file", "/f", {"type": "file", "mode": "0644"}, {"type": "absent", "mode": None})

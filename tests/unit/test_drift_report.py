@@ -35,6 +35,12 @@ EXPLAINED = [
         "attributes: added: user.c; missing: user.a; user.b has another value",
     ),
     (
+        "unit",
+        {"contents": ["/usr/lib/x.service as its package brought it"], "active": "active"},
+        {"contents": ["/usr/lib/x.service 1f"], "active": "failed"},
+        "active is failed, expected active; edited: /usr/lib/x.service",
+    ),
+    (
         "directory",
         {"mode": "0755", "attributes": []},
         {"mode": "0775", "attributes": ["append-only"]},

@@ -180,6 +180,22 @@ def test_a_strangers_file_beside_ours_is_never_blessed() -> None:
     assert wants()["listing", "/etc/sysctl.d"] == found, "the other role's file is accounted for"
 
 
+def test_a_packaged_unit_that_was_edited_stays_as_it_was_sealed_and_its_update_does_not() -> None:
+    path = "/usr/lib/systemd/system/x.service"
+    found = {"active": "active", "enabled": "enabled", "load": "loaded", "reload_needed": False}
+    found |= {"fragment": path, "dropins": []}
+    restarted = claim("unit", "x.service", reported={"active": "active"}, changed=True)
+
+    def run(content: str) -> list[str]:
+        values = found | {"contents": [f"{path} {content}"], "_inputs": {path: "x.md5sums"}}
+        return seal({"base": record(restarted)}, values).not_repaired
+
+    assert run("as its package brought it") == []
+    assert run("1f") == [f"x.service: {path} was edited"]
+    assert wants()["unit", "x.service"]["contents"] == [f"{path} as its package brought it"]
+    assert run("as its package brought it") == []
+
+
 def test_new_effective_settings_count_only_when_our_files_made_them() -> None:
     ours = claim("file", "/etc/ssh/sshd_config.d/00.conf")
     program = claim("effective", "sshd -T", how={"inputs": ["/etc/ssh"], "argv": ["sshd", "-T"]})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Claim, Found, How, Kind, Task, Uncovered, Value, added, is_flag, is_list, is_text
 from infra.drift.looks import Look
-from infra.drift.node import ask_systemd
+from infra.drift.node import ask_systemd, bytes_of
 
 if TYPE_CHECKING:
     from infra.drift.findings import Difference
@@ -20,6 +21,10 @@ UNIT_PROPERTIES = (
     "StateChangeTimestamp",
 )  # fmt: skip
 SETTLED = {"reloading": "active", "refreshing": "active"}
+PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
+"""Where packages have their units; files elsewhere are a role's, and compared as such, or are strangers."""
+AS_PACKAGED = "as its package brought it"
+DPKG_INFO = "/var/lib/dpkg/info/"
 
 
 def look_at_unit(node: Look, key: str, how: How) -> Found:
@@ -28,6 +33,42 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
     found: Found = dict(units[key])
     if found["active"] == node.want.get("active", found["active"]):
         found["_since"] = None  # systemd remembers when the state changed, and nothing else
+    if node.mode != "seal" and "contents" not in node.want:
+        return found  # sealed by an older Causeway
+    files = [path for path in (found["fragment"], *found["dropins"]) if path and path.startswith(PACKAGED)]
+    owners = how.get("sealed") or owners_of(node, files)
+    lines = [f"{path} {content_of(node, path, owners.get(path))}" for path in files]
+    found.update(contents=sorted(lines), _inputs={path: owners.get(path, "") for path in files})
+    return found
+
+
+def content_of(node: Look, path: str, owner: str | None) -> str:
+    """A packaged file's hash, where it is not as its package brought it: an update is no difference."""
+    from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
+
+    data = bytes_of(path)
+    known = node.once(f"owner {owner}", lambda: b"\n" + bytes_of(DPKG_INFO + owner)) if owner else b""
+    plain = path.lstrip("/").encode()
+    lines = [
+        md5(data).hexdigest().encode() + b"  " + name for name in (plain, plain.replace(b"usr/", b"", 1))
+    ]
+    as_packaged = any(b"\n" + line + b"\n" in known for line in lines)
+    return AS_PACKAGED if as_packaged else node.digest(data)
+
+
+def owners_of(node: Look, paths: list[str]) -> dict[str, str]:
+    """Path → the name of dpkg's file with its package's checksums. All are read, once, while it seals."""
+
+    def read() -> dict[str, bytes]:
+        names = sorted(name for name in os.listdir(DPKG_INFO) if name.endswith(".md5sums"))
+        return {name: bytes_of(DPKG_INFO + name) for name in names}
+
+    found = {}
+    for path in paths:
+        ends = [b"  " + name.encode() + b"\n" for name in (path[1:], path[1:].replace("usr/", "", 1))]
+        for name, sums in node.once("owners", read).items():
+            if any(end in sums for end in ends):
+                found[path] = name
     return found
 
 
@@ -56,6 +97,10 @@ def all_units(units: list[str]) -> dict[str, Found]:
 
 FOLDERS = ("/etc/systemd/", "/run/systemd/")
 """Where somebody puts unit files that are no package's."""
+REINSTALL = (
+    *("apt-get", "install", "--reinstall", "--yes", "--quiet", "--no-install-recommends"),
+    *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
+)
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect")
 
 
@@ -73,7 +118,7 @@ def units(task: Task) -> Iterator[Claim]:
         reported["enabled"] = bool(task.args["enabled"])
     if task.args.get("masked") is not None:
         reported["masked"] = bool(task.args["masked"])
-    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins")
+    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins", "contents")
     unit = name if "." in str(name) else f"{name}.service"
     yield Claim("unit", unit, reported, {}, (("active", *aspects) if state else aspects))
 
@@ -111,11 +156,12 @@ class Unit(Kind):
         if before.want == entry.want:
             return entry
         own = run.own(before, entry, turn)
+        entry = _with_sealed_contents(run, before, entry)
         entry = _with_own_files(run, before, entry, turn.changed, own)
-        return run.accounted(before, entry, turn, own | {"dropins", "fragment"})
+        return run.accounted(before, entry, turn, own | {"dropins", "fragment", "contents"})
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-        """A mask, added files, a definition to be read again."""
+        """A mask, added files, a packaged file that was edited, a definition to be read again."""
         if difference.found.get("load") == "masked":
             found.run(f"unmasked {difference.key}", "systemctl", "unmask", difference.key)
             return
@@ -123,8 +169,45 @@ class Unit(Kind):
         paths = added(difference, "dropins") + [fragment] * bool(fragment)
         ours = [str(path) for path in paths if str(path).startswith(FOLDERS)]
         found.added += ours
-        if ours or difference.found.get("reload_needed"):
+        edited = [line.split()[0] for line in added(difference, "contents")]
+        for package in sorted({_package_of(manifest, difference.key, path) for path in edited} - {""}):
+            found.run(f"had {package} installed again, of which files were edited", *REINSTALL, package)
+        if ours or edited or difference.found.get("reload_needed"):
             found.restart.append(difference.key)
+
+    def explain(self, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+        """Of packaged files their paths: what is in them says nothing."""
+        plain = {aspect: value for aspect, value in found.items() if aspect != "contents"}
+        said = [super().explain(expected, plain)] if plain else []
+        if "contents" in found:
+            sealed = set(expected.get("contents") or ())
+            edited = [line.split()[0] for line in found["contents"] or () if line not in sealed]
+            said.append(f"edited: {', '.join(edited)}" if edited else "its packaged files are other ones")
+        return "; ".join(said)
+
+
+def _package_of(manifest: Manifest, unit: str, path: str) -> str:
+    """The package that brought a unit's file; empty where none is known."""
+    parts = (entry for part in manifest.roles.values() for entry in part.entries)
+    sums = (
+        entry.how.get("sealed", {}).get(path, "")
+        for entry in parts
+        if (entry.kind, entry.key) == ("unit", unit)
+    )
+    return str(next(filter(None, sums), "")).removesuffix(".md5sums")
+
+
+def _with_sealed_contents(run: HostSeal, before: Entry, entry: Entry) -> Entry:
+    """The unit with its packaged files as they were sealed: no task writes them, and updates keep them so."""
+    if "contents" not in before.want or "contents" not in entry.want:
+        return entry
+    old, new = (dict(line.split(" ", 1) for line in each.want["contents"]) for each in (before, entry))
+    edited = [path for path in new if path in old and new[path] not in (old[path], AS_PACKAGED)]
+    if not edited:
+        return entry
+    run.not_repaired.append(f"{entry.key}: {', '.join(edited)} was edited")
+    lines = sorted(f"{path} {old[path] if path in edited else new[path]}" for path in new)
+    return entry.model_copy(update={"want": entry.want | {"contents": lines}})
 
 
 def _with_own_files(run: HostSeal, before: Entry, entry: Entry, restarted: bool, own: set[str]) -> Entry:
@@ -162,6 +245,7 @@ KINDS = (
             "reload_needed": is_flag,
             "fragment": is_text,
             "dropins": is_list,
+            "contents": is_list,
         },
         modules=dict.fromkeys(
             (f"ansible.builtin.{x}" for x in ("systemd", "systemd_service", "service")), units
