@@ -346,6 +346,8 @@ def test_a_packaged_file_is_as_its_package_brought_it_after_an_update_too(
     assert said() == unit.AS_PACKAGED
     install("[Unit]\n# an update\n")
     assert said() == unit.AS_PACKAGED
+    (tmp_path / "x.md5sums").rename(tmp_path / "y.md5sums")
+    assert said() == unit.AS_PACKAGED, "another package's by now"
     brought.write_text("[Unit]\n# an edit\n")
     assert said() != unit.AS_PACKAGED
 

@@ -37,23 +37,29 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
         return found  # sealed by an older Causeway
     files = [path for path in (found["fragment"], *found["dropins"]) if path and path.startswith(PACKAGED)]
     owners = how.get("sealed") or owners_of(node, files)
-    lines = [f"{path} {content_of(node, path, owners.get(path))}" for path in files]
+    lines = [f"{path} {content_of(node, path, owners.get(path, ''))}" for path in files]
     found.update(contents=sorted(lines), _inputs={path: owners.get(path, "") for path in files})
     return found
 
 
-def content_of(node: Look, path: str, owner: str | None) -> str:
+def content_of(node: Look, path: str, owner: str) -> str:
     """A packaged file's hash, where it is not as its package brought it: an update is no difference."""
+    data = bytes_of(path)
+    if is_brought(node, path, data, owner):
+        return AS_PACKAGED
+    now = owners_of(node, [path]).get(path, "")  # an update may have moved it to another package
+    return AS_PACKAGED if now != owner and is_brought(node, path, data, now) else node.digest(data)
+
+
+def is_brought(node: Look, path: str, data: bytes, owner: str) -> bool:
+    """Whether a package's checksums have a file with this content; by its path before /usr was merged, too."""
     from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
 
-    data = bytes_of(path)
-    known = node.once(f"owner {owner}", lambda: b"\n" + bytes_of(DPKG_INFO + owner)) if owner else b""
-    plain = path.lstrip("/").encode()
-    lines = [
-        md5(data).hexdigest().encode() + b"  " + name for name in (plain, plain.replace(b"usr/", b"", 1))
-    ]
-    as_packaged = any(b"\n" + line + b"\n" in known for line in lines)
-    return AS_PACKAGED if as_packaged else node.digest(data)
+    if not owner or not os.path.exists(DPKG_INFO + owner):
+        return False
+    known = node.once("owner " + owner, lambda: b"\n" + bytes_of(DPKG_INFO + owner))
+    start = b"\n" + md5(data).hexdigest().encode() + b"  "
+    return any(start + name.encode() + b"\n" in known for name in (path[1:], path[1:].replace("usr/", "", 1)))
 
 
 def owners_of(node: Look, paths: list[str]) -> dict[str, str]:
