@@ -52,7 +52,7 @@ def content_of(node: Look, path: str, owner: str) -> str:
 
 
 def is_brought(node: Look, path: str, data: bytes, owner: str) -> bool:
-    """Whether a package's checksums have a file with this content; by its path before /usr was merged, too."""
+    """Whether a package brought this content; also by the path it had before /usr was merged."""
     from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
 
     if not owner or not os.path.exists(DPKG_INFO + owner):
