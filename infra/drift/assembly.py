@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from infra import ROOT
@@ -29,12 +30,21 @@ NOT_THERE = ("infra", "roles", "__future__")
 """Packages of which a node has nothing."""
 
 
-@cache
+_ONE_AT_A_TIME = Lock()
+"""The parsed files are shared, and pruned while they are read: Pulumi scans regions beside each other."""
+
+
 def probe_source(kinds: frozenset[str] | None = None) -> str:
     """The probe as one file. With `kinds` (their names) as it travels through ssh, to look at no others.
 
     Without, as the timer runs it. CausewayError where two things of one name would travel.
     """
+    with _ONE_AT_A_TIME:
+        return _probe_source(kinds)
+
+
+@cache
+def _probe_source(kinds: frozenset[str] | None) -> str:
     known = _names()
     looks = {name: kind.look for name, kind in KINDS.items() if kind.look and (not kinds or name in kinds)}
     names = {name: look.__name__ for name, look in sorted(looks.items())}

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.drift import probe
+from infra.drift import assembly, probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
 from infra.drift.kinds import unit
@@ -354,6 +355,28 @@ def test_a_packaged_file_is_as_its_package_brought_it_after_an_update_too(
 
 def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def test_the_probe_is_the_same_for_whoever_asks_at_the_same_time() -> None:
+    alone = probe_source()
+    seen: set[str] = set()
+    switching = sys.getswitchinterval()
+
+    def ask(delay_s: float) -> None:
+        time.sleep(delay_s)
+        seen.add(probe_source())
+
+    try:
+        sys.setswitchinterval(1e-5)
+        for late_s in (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.13, 0.21):
+            assembly._names.cache_clear()
+            assembly._probe_source.cache_clear()
+            with ThreadPoolExecutor() as pool:
+                for number in range(3):
+                    pool.submit(ask, number * late_s)
+    finally:
+        sys.setswitchinterval(switching)
+    assert seen == {alone}
 
 
 def test_a_unit_is_asked_for_by_its_escaped_path() -> None:
