@@ -31,7 +31,7 @@ NOT_THERE = ("infra", "roles", "__future__")
 
 
 _ONE_AT_A_TIME = Lock()
-"""The parsed files are shared, and pruned while they are read: Pulumi scans regions beside each other."""
+"""The parsed files are shared, and pruned while they are read; Pulumi scans regions beside each other."""
 
 
 def probe_source(kinds: frozenset[str] | None = None) -> str:
@@ -84,6 +84,7 @@ class _Names:
                 for name in binds:
                     self.by_name.setdefault(name, []).append(self.statements[-1])
                 if isinstance(node, ast.ClassDef):
+                    _bare(node)  # before anybody asks what a method needs: annotations are no need
                     methods = (part for part in node.body if isinstance(part, ast.FunctionDef))
                     self.methods |= {f".{part.name}": part for part in methods}
 

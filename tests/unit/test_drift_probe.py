@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from infra.drift import assembly, probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
-from infra.drift.kinds import unit
+from infra.drift.kinds import KINDS, unit
 from infra.drift.kinds.group import look_at_group
 from infra.drift.kinds.package import at_least
 from infra.drift.kinds.path import LARGE_BYTES
@@ -357,8 +357,28 @@ def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+@pytest.mark.parametrize("before", [[], ["file"], ["unit", "check"], sorted(KINDS)])
+def test_the_probe_is_the_same_whatever_was_assembled_before(before: list[str]) -> None:
+    """In a process of its own: what is assembled first is kept."""
+    program = (
+        "import sys; from infra.drift.assembly import probe_source\n"
+        "if sys.argv[1:]: probe_source(frozenset(sys.argv[1:]))\n"
+        "sys.stdout.write(probe_source())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", program, *before], check=True, capture_output=True, text=True
+    )
+    assert said.stdout == assembled_anew()
+
+
+def assembled_anew() -> str:
+    assembly._names.cache_clear()
+    assembly._probe_source.cache_clear()
+    return probe_source()
+
+
 def test_the_probe_is_the_same_for_whoever_asks_at_the_same_time() -> None:
-    alone = probe_source()
+    alone = assembled_anew()
     seen: set[str] = set()
     switching = sys.getswitchinterval()
 
