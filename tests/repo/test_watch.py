@@ -1,0 +1,145 @@
+"""Alerts are complete: each says how bad it is, what helps and where to read on, and is tried both ways.
+
+What the expressions say is promtool's to check, on a node: tests/integration/test_watch.py.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).resolve().parents[2]
+WATCHES = sorted(path.parent for path in ROOT.glob("infra/capabilities/*/watch/alerts.yaml"))
+SEVERITIES = {"page", "ticket", "info"}
+WATCHED = {"base", "discovery", "drift_watch", "fabric", "monitoring", "wan"}
+OWN_REGION = {"Watchdog"}
+"""Alerts that get their region from the Prometheus that sends them, and are of no use to count by region."""
+
+UNRELATED = {
+    "not MemoryUncorrectable: errors that were corrected",
+    "not RegionCutOff: a region without links",
+    "not ConsulWithoutLeader: a stack without Consul",
+    "not FabricLinkErrors: bits that FEC corrected",
+}
+"""Silent cases that give other series on purpose."""
+
+each_watch = pytest.mark.parametrize("watch", WATCHES, ids=lambda watch: watch.parent.name)
+
+
+@cache
+def read(path: Path) -> Any:
+    return YAML(typ="safe").load(path.read_text())
+
+
+def rules(watch: Path, kind: str) -> list[dict[str, Any]]:
+    """The rules of a capability that are of one kind: `alert` or `record`."""
+    groups = read(watch / "alerts.yaml")["groups"]
+    assert [group["name"] for group in groups] == [watch.parent.name]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
+
+
+def cases(watch: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """What its tests expect: of `alert_rule_test` or of `promql_expr_test`."""
+    for test in read(watch / "tests.yaml")["tests"]:
+        yield from test.get(kind, [])
+
+
+def names(watch: Path) -> set[str]:
+    return {rule["alert"] for rule in rules(watch, "alert")}
+
+
+def test_every_capability_that_runs_something_is_watched() -> None:
+    assert {watch.parent.name for watch in WATCHES} >= WATCHED
+
+
+def test_no_two_alerts_have_the_same_name() -> None:
+    """In the whole repository: silences and inhibitions go by the name. Case does not tell two apart."""
+    found = Counter(rule["alert"].lower() for watch in WATCHES for rule in rules(watch, "alert"))
+    assert [name for name, count in found.items() if count > 1] == []
+
+
+@each_watch
+def test_every_alert_says_how_bad_it_is_and_what_helps(watch: Path) -> None:
+    for rule in rules(watch, "alert"):
+        name, notes = rule["alert"], rule["annotations"]
+        assert rule["labels"].get("severity") in SEVERITIES, name
+        assert "for" in rule, f"{name}: for how long has it to be so"
+        assert re.fullmatch(r".+\.", notes["summary"]), f"{name}: one sentence"
+        assert notes["command"].startswith("./run "), name
+        place = (watch / "runbook.md").relative_to(ROOT)
+        assert notes["runbook"] == f"{place}#{name.lower()}", name
+        assert set(notes) == {"summary", "command", "runbook"}, name
+
+
+@each_watch
+def test_the_runbook_has_a_section_for_each_alert_and_for_nothing_else(watch: Path) -> None:
+    text = (watch / "runbook.md").read_text()
+    sections = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)[1:]
+    assert Counter(sections[::2]) == Counter(names(watch))
+    for name, body in zip(sections[::2], sections[1::2], strict=True):
+        sentences = re.findall(r"[.:](?= |\n|$)", body)
+        assert len(sentences) >= 3, f"{name}: what it means, how to look, what to do"
+
+
+@each_watch
+def test_every_alert_fires_in_a_test_and_is_silent_in_another(watch: Path) -> None:
+    """Watchdog is never silent."""
+    fires: set[str] = set()
+    silent: set[str] = set()
+    for case in cases(watch, "alert_rule_test"):
+        (fires if case["exp_alerts"] else silent).add(case["alertname"])
+    assert fires == names(watch)
+    assert silent == names(watch) - {"Watchdog"}
+
+
+@each_watch
+def test_what_has_to_last_is_silent_before_its_time(watch: Path) -> None:
+    """With the same input, so that it is the duration that keeps it silent."""
+    lasts = {rule["alert"] for rule in rules(watch, "alert") if rule["for"] != "0s"}
+    for test in read(watch / "tests.yaml")["tests"]:
+        *before, last = test.get("alert_rule_test") or [{"exp_alerts": []}]
+        if last["exp_alerts"] and last["alertname"] in lasts:
+            assert [case["exp_alerts"] for case in before] == [[]], test["name"]
+
+
+@each_watch
+def test_a_silent_case_lies_beside_one_that_fires(watch: Path) -> None:
+    """Without any input every alert is silent: a case gives series that the rule asks for."""
+    asked = {rule["alert"]: str(rule["expr"]) for rule in rules(watch, "alert")}
+    recorded = {rule["record"]: str(rule["expr"]) for rule in rules(watch, "record")}
+    for test in read(watch / "tests.yaml")["tests"]:
+        given = {re.match(r"[\w:]+", series["series"])[0] for series in test["input_series"]}  # type: ignore[index]
+        for case in test.get("alert_rule_test", []):
+            about = asked[case["alertname"]]
+            about += "".join(text for name, text in recorded.items() if name in about)
+            # A name, or the pattern of one; a range such as [5m:30s] is no part of it.
+            wanted = re.findall(r"[A-Za-z_:](?:[\w:]|\[[0-9]-[0-9]\])*", about)
+            met = {name for name in given for pattern in wanted if re.fullmatch(pattern, name)}
+            assert met or case["alertname"] in OWN_REGION or test["name"] in UNRELATED, test["name"]
+
+
+@each_watch
+def test_an_alert_that_fires_names_its_region(watch: Path) -> None:
+    """ALERTS is counted by region, and one that is inhibited has the region of what inhibits it."""
+    for case in cases(watch, "alert_rule_test"):
+        for alert in case["exp_alerts"]:
+            assert "region" in alert["exp_labels"] or case["alertname"] in OWN_REGION, case["alertname"]
+
+
+@each_watch
+def test_every_recorded_series_is_tried_and_one_of_a_region_names_it(watch: Path) -> None:
+    """Series that go to the global region come from all regions: without the label they would be one."""
+    tried: dict[str, list[str]] = {}
+    for case in cases(watch, "promql_expr_test"):
+        tried.setdefault(case["expr"], []).extend(sample["labels"] for sample in case["exp_samples"])
+    for rule in rules(watch, "record"):
+        name = rule["record"]
+        samples = tried.get(name, [])
+        assert samples, f"no test of {name}"
+        if name.startswith("region:"):
+            assert all(re.search(r'[{ ,]region="\w+"', sample) for sample in samples), name
