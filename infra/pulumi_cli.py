@@ -21,19 +21,26 @@ CAUSEWAY_DIR = ROOT / ".causeway"
 SALT = "encryptionsalt:"
 
 
-def pulumi(arguments: Sequence[str], *, quiet: bool = False) -> subprocess.CompletedProcess[str]:
+def pulumi(
+    arguments: Sequence[str], *, quiet: bool = False, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run `pulumi` in the checkout. Its output goes to the terminal, or with `quiet` into the result."""
     pipe = subprocess.PIPE if quiet else None
     try:
         process = subprocess.Popen(  # deadline: none, an update takes its time and a user's Ctrl-C ends it
-            ["pulumi", *arguments], cwd=ROOT, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe
+            ["pulumi", *arguments],
+            cwd=ROOT,
+            text=True,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+            stdout=pipe,
+            stderr=pipe,
         )
     except FileNotFoundError:
         raise CausewayError(
             "the Pulumi CLI is not on the PATH", hint="start this through ./run, which sets it up"
         ) from None
     with _interrupts_go_to(process):
-        said, complained = process.communicate()  # deadline: none, likewise
+        said, complained = process.communicate(stdin)  # deadline: none, likewise
     return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
 
@@ -54,9 +61,9 @@ def _interrupts_go_to(process: "subprocess.Popen[str]") -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def require(arguments: Sequence[str]) -> str:
+def require(arguments: Sequence[str], *, stdin: str | None = None) -> str:
     """Standard output of a `pulumi` command that has to succeed; CausewayError with its last words."""
-    done = pulumi([*arguments, "--non-interactive"], quiet=True)
+    done = pulumi([*arguments, "--non-interactive"], quiet=True, stdin=stdin)
     if done.returncode:
         raise CausewayError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip()}")
     return done.stdout

@@ -45,6 +45,8 @@ QUICK_TESTS = ("unit", "components", "golden", "repo")
 NODE_IMAGE = Step("node-image", ("python", "-m", "infra.providers.local.image"), quick=False, ground=True)
 PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
+FEATURE = re.compile(r"\bfeature_(\w+)")
+"""How a scenario says which roles it applies."""
 ALONE = ("test_local_engine", "test_vm", "test_wan")
 """Test files that compare rates and round trips with what is declared, or emulate every instruction of two
 machines: no other load beside them. They come last, so that the run is drained once."""
@@ -112,15 +114,16 @@ def _molecule_steps() -> Iterator[Step]:
     config = ("-c", str(MOLECULE_CONFIG)) if MOLECULE_CONFIG.exists() else ()
     for scenario in sorted(ROOT.glob("roles/*/molecule/*/molecule.yml")):
         role, name = scenario.parents[2], scenario.parent.name
+        tried = tuple(dict.fromkeys((role.name, *FEATURE.findall(scenario.read_text()))))
         command = ("molecule", *config, "test", "-s", name)
         yield Step(
             f"molecule-{role.name}-{name}",
             command,
             quick=False,
             folder=role,
-            proves=(role.name,),
-            late=role.name in roles_with_tools(),
-            reads=_read_by_a_scenario(role.name),
+            proves=tried,
+            late=bool(roles_with_tools() & set(tried)),
+            reads=_read_by_a_scenario(tried),
         )
 
 
@@ -129,11 +132,11 @@ def roles_with_tools() -> set[str]:
     return {role for role, name in capabilities.owners().items() if (CAPABILITIES / name / "tools").exists()}
 
 
-def _read_by_a_scenario(role: str) -> tuple[str, ...]:
-    """A scenario reads its role, those that it uses, and what stands below all; of others, kinds of drift."""
-    used = (f"roles/{each}/" for each in sorted(roles_within(role)))
+def _read_by_a_scenario(roles: tuple[str, ...]) -> tuple[str, ...]:
+    """A scenario reads its roles, those they use, and what stands below all; of others, kinds of drift."""
+    used = (f"roles/{each}/" for each in sorted({name for role in roles for name in roles_within(role)}))
     below = ("infra/", "playbooks/", "roles/*/drift/", "tests/molecule/", "tests/verify/*.py")
-    return (*used, *below, f"tests/verify/{role}/")
+    return (*used, *below, *(f"tests/verify/{role}/" for role in roles))
 
 
 def _test_files(kind: str) -> Iterator[Step]:

@@ -3,14 +3,33 @@
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 
-NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability")
+NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability", "monitoring")
 """Every capability there is; those that another one needs or uses are before it."""
+
+
+FOLDER = Path(__file__).parent
+
+
+def with_watch() -> tuple[str, ...]:
+    """Those that bring alerts: `watch/alerts.yaml`, with tests and a runbook beside it."""
+    return tuple(name for name in NAMES if alerts_of(name).is_file())
+
+
+def alerts_of(name: str) -> Path:
+    """A capability's rules for Prometheus."""
+    return FOLDER / name / "watch" / "alerts.yaml"
+
+
+def has_section(name: str) -> bool:
+    """Whether contracts have a part for it where it is declared."""
+    return find_spec(f"{__name__}.{name}.section") is not None
 
 
 @cache

@@ -19,6 +19,8 @@ class Declaration:
 
     spec: ClusterSpec
     source: Source
+    config: Mapping[str, object] | None = None
+    """What else the stack's file says, `causeway:cluster` among it; None for a bare declaration."""
 
 
 def load_spec(path: Path) -> ClusterSpec:
@@ -41,7 +43,12 @@ def load(path: Path) -> Declaration:
         raise DeclarationError(_own_problems(tree, prefix, file) + list(error.problems)) from None
     if tree.problems:
         raise DeclarationError(_own_problems(tree, prefix, file))
-    return Declaration(spec, source)
+    return Declaration(spec, source, _config_of(tree) if prefix else None)
+
+
+def _config_of(tree: Tree) -> Mapping[str, object] | None:
+    config = tree.value.get("config") if isinstance(tree.value, Mapping) else None
+    return config if isinstance(config, Mapping) else None
 
 
 def _read_text(path: Path) -> str:

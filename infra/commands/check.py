@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from infra.checks import DeclarationError, Problem, check, check_overrides, load
+from infra.checks import DeclarationError, Problem, check, check_given, check_overrides, load
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.declaration import ClusterSpec
 from infra.errors import ExitCode
@@ -22,7 +22,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         declaration = load(path)
         spec = declaration.spec
         problems = check(spec, declaration.source)
-        if stack := stack_of(path):
+        stack = stack_of(path)
+        problems += check_given(spec, declaration.config, stack, declaration.source)
+        if stack:
             problems += check_overrides(spec, path.parent / "inventories" / stack)
     except DeclarationError as error:
         problems = list(error.problems)

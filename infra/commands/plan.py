@@ -9,7 +9,7 @@ from pathlib import Path
 from infra.capabilities.fabric import cabling, diagram, sonic
 from infra.capabilities.fabric.capability import CAPABILITY as FABRIC
 from infra.capabilities.fabric.topology import FabricPlan
-from infra.checks import DeclarationError, load, require_valid
+from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
 from infra.errors import BadInputError, CausewayError, ExitCode
@@ -39,6 +39,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     try:
         declaration = load(path)
         warnings = require_valid(declaration.spec, declaration.source)
+        if missing := check_given(declaration.spec, declaration.config, stack_of(path), declaration.source):
+            raise DeclarationError(missing)
     except DeclarationError as error:
         if not arguments.json:
             raise

@@ -12,7 +12,7 @@ from infra import ROOT
 from infra.capabilities.wan.commands import print_measured
 from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
-from infra.checks import load, require_valid
+from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.components import kept
 from infra.errors import CausewayError, ExitCode
@@ -40,6 +40,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     declaration = load(declaration_of(stack))
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
+    if missing := check_given(declaration.spec, declaration.config, stack, declaration.source):
+        raise DeclarationError(missing)
     with only_one(stack):
         kept.put_back(stack)
         select_stack(stack, declaration_of(stack))

@@ -8,6 +8,7 @@ from infra.components.access_key import SshKey
 from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
 from infra.ground.contract import Contract
+from infra.ground.secrets import GIVEN
 from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
@@ -24,9 +25,17 @@ class Cluster(pulumi.ComponentResource):
         self.contract: Contract = build_contract(spec, self.plan, self.stack)
         child = pulumi.ResourceOptions(parent=self)
         self.key = SshKey("access", self.stack, child)
-        kinds = self.plan.secrets
+        kinds, given = self.plan.secrets, pulumi.Config("causeway")
         self.secrets = [
-            Secret(name, kind, self.stack, child) for name, kind in kinds.items() if kind != "node"
+            Secret(
+                name,
+                kind,
+                self.stack,
+                child,
+                given.require_secret(name.removeprefix(GIVEN)) if kind == "given" else None,
+            )
+            for name, kind in kinds.items()
+            if kind != "node"
         ]
         for name in (name for name, kind in kinds.items() if kind == "node"):
             NodeSecret(name, self.stack, child)

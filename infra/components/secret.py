@@ -6,7 +6,8 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
-from infra.ground.secrets import GENERATORS, Parts, fingerprint, read, write
+from infra.errors import CausewayError
+from infra.ground.secrets import GENERATORS, GIVEN, Parts, fingerprint, read, write
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.stack import secret_file
 
@@ -46,6 +47,20 @@ class SecretLifecycle(Lifecycle):
         return secret_file(properties["stack"], properties["secret"])
 
 
+class GivenSecretLifecycle(SecretLifecycle):
+    """One that the user gives: where it is another one, so are the file and the fingerprint."""
+
+    def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
+        """What the configuration says. CausewayError where that is nothing."""
+        if not inputs["value"].strip():
+            name = inputs["secret"].removeprefix(GIVEN)
+            hint = f"./run exec causeway secret {name} {inputs['stack']}"
+            raise CausewayError(f"the secret {name} is empty", hint=hint)
+        parts = {"": inputs["value"]}
+        write(self._path(inputs), parts)
+        return {"parts": parts, "fingerprint": fingerprint(parts)}
+
+
 class Secret(Managed, module="causeway", name="Secret"):
     """A secret of the stack. `fingerprint` changes with it and tells nothing of it."""
 
@@ -53,11 +68,22 @@ class Secret(Managed, module="causeway", name="Secret"):
     parts: pulumi.Output[Parts]
     fingerprint: pulumi.Output[str]
 
-    def __init__(self, name: str, kind: str, stack: str, opts: pulumi.ResourceOptions) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        stack: str,
+        opts: pulumi.ResourceOptions,
+        value: pulumi.Output[str] | None = None,
+    ) -> None:
+        """`value` is what the user gives, for kind `given`."""
         self.secret_name = name
-        inputs = {"stack": stack, "secret": name, "kind": kind}
-        secret = pulumi.ResourceOptions(additional_secret_outputs=["parts"])
-        super().__init__(SecretLifecycle, name, inputs, pulumi.ResourceOptions.merge(opts, secret))
+        inputs: dict[str, Any] = {"stack": stack, "secret": name, "kind": kind}
+        if value is not None:
+            inputs["value"] = value
+        secret = pulumi.ResourceOptions(additional_secret_outputs=["parts", "value"])
+        lifecycle = SecretLifecycle if value is None else GivenSecretLifecycle
+        super().__init__(lifecycle, name, inputs, pulumi.ResourceOptions.merge(opts, secret))
 
 
 class NodeSecretLifecycle(Lifecycle):

@@ -4,6 +4,7 @@ from infra.declaration.cluster import ClusterSpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.declaration.link import LinkEndSpec, TrafficClasses, WanLinkSpec
+from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import (
     ExistingHost,
     ExistingProvider,
@@ -22,6 +23,7 @@ __all__ = [
     "FabricSpec",
     "LinkEndSpec",
     "LocalProvider",
+    "MonitoringSpec",
     "NodeKind",
     "NodePoolSpec",
     "RegionSpec",

@@ -15,6 +15,8 @@ LOCALE = re.compile(r"(C|POSIX|[a-z]{2,3}_[A-Z]{2})\.UTF-8(@[a-z]+)?")
 TIMEZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}")
+MAILBOX = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}")
+SERVER = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
 NOT_IN_PATHS = frozenset("\"'\\%$")
 """What ssh reads as a quote, or as the place of something else."""
 
@@ -120,6 +122,18 @@ def _model(value: str) -> str:
     return value
 
 
+def _mailbox(value: str) -> str:
+    if not MAILBOX.fullmatch(value):
+        raise refusal("is not an address of the form ops@example.org")
+    return value
+
+
+def _server(value: str) -> str:
+    if not SERVER.fullmatch(value):
+        raise refusal("is not a server with its port, such as mail.example.org:587")
+    return value
+
+
 def _timezone(value: str) -> str:
     if _is_timezone(value):
         return value
@@ -170,5 +184,7 @@ Locale = Annotated[str, AfterValidator(_locale)]
 FilePath = Annotated[str, AfterValidator(_path)]
 UserName = Annotated[str, AfterValidator(_user)]
 ModelName = Annotated[str, AfterValidator(_model)]
+Mailbox = Annotated[str, AfterValidator(_mailbox)]
+Server = Annotated[str, AfterValidator(_server)]
 KeyLine = Annotated[str, StringConstraints(strip_whitespace=True)]
 """A public key; what is wrong with one is a rule's to say, without repeating what may be a private key."""

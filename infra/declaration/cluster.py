@@ -5,6 +5,7 @@ from typing import ClassVar
 from infra.declaration.base import KeyLine, Spec
 from infra.declaration.discovery import DiscoverySpec
 from infra.declaration.link import WanLinkSpec
+from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import RegionSpec
 from infra.declaration.reliability import ReliabilitySpec
 
@@ -23,6 +24,8 @@ class ClusterSpec(Spec):
     """Public keys (`ssh-ed25519 AAAA… name`) that may log in to every node beside the stack's own."""
     discovery: DiscoverySpec | None = None
     """How services are found; unset means that none is."""
+    monitoring: MonitoringSpec | None = None
+    """How the cluster is watched, and who is told; unset means that it is not."""
     reliability: ReliabilitySpec | None = None
     """How often things fail and what a job does about it; unset means that it is not planned."""
     waves: tuple[tuple[str, ...], ...] = ()

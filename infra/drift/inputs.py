@@ -26,7 +26,12 @@ from infra.stack import secret_file
 
 Fingerprint = Callable[[str, str], str]
 """Name and kind of a secret → its fingerprint."""
-COMPUTED: Mapping[str, Callable[[], str]] = {"causeway_probe": probe_source}
+COMPUTED: Mapping[str, Callable[[], str]] = {
+    "causeway_probe": probe_source,
+    "causeway_watch": lambda: "".join(
+        capabilities.alerts_of(name).read_text() for name in capabilities.with_watch()
+    ),
+}
 """Lookup plugins of roles that answer with something of ours → what that is today."""
 FROM_A_NODE = "from a node"
 """Instead of a node's secret's fingerprint: a roll-out knows what is in it only once its role has run."""

@@ -26,8 +26,9 @@ P = TypeVar("P")
 S = TypeVar("S", bound=Section)
 MadeSecret = Literal["random", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
-SecretKind = MadeSecret | Literal["node"]
-"""`node`: a service makes it on a node, and its role keeps it on the controller by `causeway_keep_secret`."""
+SecretKind = MadeSecret | Literal["node", "given"]
+"""`given`: the user sets it in the stack's configuration. `node`: a service makes it on a node, and its role
+keeps it on the controller by `causeway_keep_secret`."""
 Limits = Mapping[tuple[type[Spec], str], str]
 """Model and field → what the rules allow there, in words: for the reference and for editors."""
 
@@ -118,6 +119,10 @@ class Capability(Generic[P]):
 
     def secrets(self, plan: P) -> Mapping[str, SecretKind]:
         """Name → kind of the secrets that all regions share; each is a resource, and one capability's."""
+        return {}
+
+    def given(self, spec: ClusterSpec) -> Mapping[str, str]:
+        """Path in the declaration → name of the secret of kind `given` that stands there."""
         return {}
 
     def resources(self, plan: P) -> Mapping[str, int]:

@@ -60,6 +60,24 @@ def merged(ports: Iterable[Ports]) -> tuple[Ports, ...]:
 
 
 @dataclass(frozen=True)
+class Scrape:
+    """It has metrics: by HTTPS, both sides with a certificate of monitoring's authority."""
+
+    path: str = "/metrics"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question that monitoring asks it on the server's own node: HTTPS, answered by 200."""
+
+    name: str
+    port: int
+    path: str
+    refuse: str
+    """Regular expression of answers that are no good."""
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Something that listens. `name` is unique together with `on`."""
 
@@ -74,3 +92,5 @@ class Endpoint:
     network: Network = "management"
     check: str | None = None
     """Kind of the check by which the service discovery asks it; without one it is not registered."""
+    scrape: Scrape | None = None
+    probe: Probe | None = None

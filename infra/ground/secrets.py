@@ -68,6 +68,8 @@ def authority() -> Parts:
     return {"": key.private_bytes(*plain).decode(), ".crt": certificate.public_bytes(Encoding.PEM).decode()}
 
 
+GIVEN = "given-"
+"""What the names of secrets begin with that users give: theirs is the rest, and no other's name is taken."""
 GENERATORS: Mapping[str, Callable[[], Parts]] = {
     "wireguard": wireguard,
     "random": random,
@@ -78,6 +80,7 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
     "wireguard": ("", ".pub"),
     "random": ("",),
     "authority": ("", ".crt"),
+    "given": ("",),
 }
 """Kind → the endings of its files."""
 

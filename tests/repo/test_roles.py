@@ -1,6 +1,8 @@
 """Rules every role keeps.
 
-A role is a feature, with a play and a group, or a helper, which features include (infra.inventory.roles).
+A role is a feature, with a play and a group, or a helper, which features include (infra.inventory.roles). The
+features of one capability may share their scenarios, which are then beside one of them; a helper that serves
+one capability alone is tried and verified by these.
 """
 
 import importlib.util
@@ -11,7 +13,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from infra.inventory.roles import helper_roles, role_order
+from infra import capabilities
+from infra.inventory.roles import helper_roles, role_order, roles_within
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -40,6 +43,38 @@ def spec_options(role: Path) -> dict[str, dict[str, Any]]:
     return dict(entry["options"])
 
 
+def served(role: Path) -> set[str]:
+    """The capabilities of the roles that a role is part of."""
+    owners = capabilities.owners()
+    return {owners[name] for name in role_order() if role.name in roles_within(name)}
+
+
+def tried_by(role: Path, scenario: str) -> Path | None:
+    """The file of the scenario that tries a role: its own, or one of its capability's."""
+    own = role / "molecule" / scenario / "molecule.yml"
+    if own.exists():
+        return own
+    files = [
+        other / "molecule" / scenario / "molecule.yml" for other in ROLES if served(other) == served(role)
+    ]
+    wanted = {name for name in role_order() if role.name in roles_within(name)}
+    return next((file for file in files if file.exists() and wanted & features(file)), None)
+
+
+def features(scenario: Path) -> set[str]:
+    """The roles that a scenario applies."""
+    groups = (group for platform in load(scenario)["platforms"] for group in platform["groups"])
+    return {group.removeprefix("feature_") for group in groups}
+
+
+HELPERS_OF_ONE = [
+    role.name
+    for role in ROLES
+    if role.name in helper_roles() and len(served(role)) == 1 and not (role / "molecule").exists()
+]
+"""Helpers that stand and fall with their capability's own scenarios."""
+
+
 @pytest.fixture(params=ROLES, ids=lambda path: path.name)
 def role(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
@@ -50,7 +85,7 @@ def test_every_role_is_a_feature_or_helps_one() -> None:
     assert {role.name for role in ROLES} == {*role_order(), *helper_roles()}
 
 
-@pytest.mark.parametrize("helper", helper_roles())
+@pytest.mark.parametrize("helper", [name for name in helper_roles() if name not in HELPERS_OF_ONE])
 def test_a_helper_is_included_by_its_entry_points_only(helper: str) -> None:
     role = ROOT / "roles" / helper
     assert not (role / "tasks" / "main.yml").exists(), "tests/molecule would take it for a feature"
@@ -90,25 +125,34 @@ def test_variables_carry_the_roles_name(role: Path) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_both_scenarios_exist(role: Path, scenario: str) -> None:
-    platforms = load(role / "molecule" / scenario / "molecule.yml")["platforms"]
-    assert all(platform["groups"] == [f"feature_{role.name}"] for platform in platforms)
+    file = tried_by(role, scenario)
+    assert file
+    if role.name not in HELPERS_OF_ONE:
+        assert role.name in features(file)
+    for name in features(file):
+        assert served(ROOT / "roles" / name) == served(role), f"{name} is another capability's"
 
 
 def test_the_default_scenario_sets_no_variable(role: Path) -> None:
-    assert "provisioner" not in load(role / "molecule" / "default" / "molecule.yml")
+    file = tried_by(role, "default")
+    assert file
+    assert "provisioner" not in load(file)
 
 
-def test_the_alternative_scenario_changes_most(role: Path) -> None:
-    scenario = load(role / "molecule" / "alternative" / "molecule.yml")
-    changed = scenario["provisioner"]["inventory"]["group_vars"][f"feature_{role.name}"]
-    values = defaults(role)
+@pytest.mark.parametrize("name", [role.name for role in ROLES if role.name not in HELPERS_OF_ONE])
+def test_the_alternative_scenario_changes_most(name: str) -> None:
+    file = tried_by(ROOT / "roles" / name, "alternative")
+    assert file
+    changed = load(file)["provisioner"]["inventory"]["group_vars"][f"feature_{name}"]
+    values = defaults(ROOT / "roles" / name)
     assert {name for name in changed if not name.startswith("ansible_")} <= set(values)
     different = [name for name in values if name in changed and changed[name] != values[name]]
     assert len(different) > 0.8 * len(values)
 
 
-def test_the_role_is_verified(role: Path) -> None:
-    assert list((ROOT / "tests" / "verify" / role.name).glob("test_*.py"))
+@pytest.mark.parametrize("name", [role.name for role in ROLES if role.name not in HELPERS_OF_ONE])
+def test_the_role_is_verified(name: str) -> None:
+    assert list((ROOT / "tests" / "verify" / name).glob("test_*.py"))
 
 
 def test_the_readmes_table_is_current(role: Path) -> None:

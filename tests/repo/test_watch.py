@@ -143,3 +143,24 @@ def test_every_recorded_series_is_tried_and_one_of_a_region_names_it(watch: Path
         assert samples, f"no test of {name}"
         if name.startswith("region:"):
             assert all(re.search(r'[{ ,]region="\w+"', sample) for sample in samples), name
+
+
+def test_no_two_rules_record_the_same_series() -> None:
+    """They would write over each other, and the global region refuses the second."""
+    found = Counter(rule["record"] for watch in WATCHES for rule in rules(watch, "record"))
+    assert [name for name, count in found.items() if count > len(recorded_twice(name))] == []
+
+
+def recorded_twice(name: str) -> set[str]:
+    """The labels by which the rules that record one name differ; one where there are none."""
+    same = [rule for watch in WATCHES for rule in rules(watch, "record") if rule["record"] == name]
+    return {str(rule.get("labels")) for rule in same}
+
+
+@each_watch
+def test_a_region_judges_itself_only(watch: Path) -> None:
+    """In the global region lie the recorded series of all others; who sent them is a label."""
+    for rule in (*rules(watch, "alert"), *rules(watch, "record")):
+        used = re.finditer(r"\b(?:region:[\w:]+|ALERTS)(?:\{[^}]*\})?", str(rule["expr"]))
+        foreign = [found[0] for found in used if 'cluster=""' not in found[0]]
+        assert foreign == [], f'{rule}: say {{cluster=""}}'

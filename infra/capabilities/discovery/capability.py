@@ -8,12 +8,15 @@ from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCan
 from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
 from infra.declaration import ClusterSpec, ConsulDiscovery
 from infra.ground.capability import Capability, Planned, Report, SecretKind
-from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports
+from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Probe
 from infra.ground.problem import listing
 
 RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
-API_PORTS = Ports(8500, 8503)
+API_PORTS, HTTPS_PORT = Ports(8500, 8503), 8501
 DNS_PORT = 8600
+
+LEADER = Probe("consul-leader", HTTPS_PORT, "/v1/status/leader", refuse='^""')
+"""The answer is the leader's address, and empty without one; anybody may ask."""
 
 
 class Discovery(Capability[DiscoverySection]):
@@ -50,7 +53,7 @@ class Discovery(Capability[DiscoverySection]):
             Endpoint("consul-rpc", on, (Ports.one(RPC_PORT),), "scheduler"),
             Endpoint("consul-gossip", EVERYONE, (Ports.one(GOSSIP_PORT),), "scheduler", ("tcp", "udp")),
             Endpoint("consul-wan", on, (Ports.one(WAN_GOSSIP_PORT),), "scheduler", ("tcp", "udp"), on),
-            Endpoint("consul-api", EVERYONE, (API_PORTS,), "scheduler"),
+            Endpoint("consul-api", EVERYONE, (API_PORTS,), "scheduler", probe=LEADER),
             Endpoint("consul-dns", EVERYONE, (Ports.one(DNS_PORT),), "scheduler", ("tcp", "udp")),
         )
 

@@ -1,0 +1,172 @@
+"""Monitoring: a Prometheus and alerts in every region, and the region that sees them all."""
+
+from collections.abc import Mapping
+
+from infra.capabilities.monitoring import sizes
+from infra.capabilities.monitoring.rules import RULES
+from infra.capabilities.monitoring.section import (
+    SECRET_FIELDS,
+    SECRETS,
+    Job,
+    LocalProbe,
+    MonitoredRegion,
+    MonitoringSection,
+    Path,
+)
+from infra.capabilities.wan.section import WanSection
+from infra.declaration import ClusterSpec
+from infra.ground.capability import Capability, Planned, Report, SecretKind
+from infra.ground.contract import natural
+from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Scrape
+
+NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN = 9100, 9090, 9093, 9094, 9095
+"""Ports, as these programs are known by."""
+MAX_ALERTMANAGERS = 3
+"""Of a region: they tell each other what was sent, and two may fail."""
+OF_ITS_CLASS = 0.8
+"""The part of a class's share of a link that is used for what a cut has left over."""
+
+
+class Monitoring(Capability[MonitoringSection]):
+    """Where `monitoring` is declared."""
+
+    name = "monitoring"
+    uses = ("wan", "fabric")
+    rules = RULES
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> MonitoringSection | None:
+        """Servers on each region's first control nodes."""
+        declared = spec.monitoring
+        if declared is None:
+            return None
+        chosen = declared.global_region or spec.rollout()[0][0]
+        names = [region.name for region in spec.regions]
+        return MonitoringSection(
+            kind=declared.kind,
+            interval_s=declared.interval_s,
+            time_days=declared.retention.time_days,
+            size_gib=sizes.size_gib(declared, spec.regions),
+            global_region=chosen,
+            longest_cut_h=declared.longest_cut_h,
+            receivers=tuple(one.model_dump(mode="json", exclude_none=True) for one in declared.receivers),
+            regions={name: _region(name, names, chosen, planned) for name in names},
+            jobs=(),
+            probes=(),
+        )
+
+    def endpoints(self, plan: MonitoringSection, planned: Planned) -> tuple[Endpoint, ...]:
+        """All by TLS, to those who show a certificate."""
+        servers = HostSet(hosts=tuple(region.server for region in plan.regions.values()))
+        alerts = HostSet(hosts=tuple(host for one in plan.regions.values() for host in one.alertmanagers))
+        watchers = {region.watched_by for region in plan.regions.values()}
+        ears = HostSet(hosts=tuple(one.server for name, one in plan.regions.items() if name in watchers))
+        return (
+            Endpoint(
+                "node-exporter",
+                EVERYONE,
+                (Ports.one(NODE_EXPORTER),),
+                "management",
+                sources=servers,
+                scrape=Scrape(),
+            ),
+            # What a cut has left over comes here, and may wait.
+            Endpoint(
+                "prometheus", servers, (Ports.one(PROMETHEUS),), "scavenger", sources=servers, scrape=Scrape()
+            ),
+            Endpoint(
+                "alertmanager",
+                alerts,
+                (Ports.one(ALERTMANAGER),),
+                "management",
+                sources=servers,
+                scrape=Scrape(),
+            ),
+            Endpoint(
+                "alertmanager-cluster", alerts, (Ports.one(GOSSIP),), "management", ("tcp", "udp"), alerts
+            ),
+            Endpoint("dead-man", ears, (Ports.one(DEAD_MAN),), "management", sources=alerts, scrape=Scrape()),
+        )
+
+    def finish(self, plan: MonitoringSection, planned: Planned) -> MonitoringSection:
+        """Everybody's endpoints that have metrics, and the alerts of those who are declared."""
+        jobs, probes = list[Job](), dict[str, LocalProbe]()
+        for one in planned.endpoints:
+            on, port = one.on, one.ports[0].first
+            if one.scrape:
+                jobs.append(
+                    Job(
+                        name=one.name,
+                        port=port,
+                        path=one.scrape.path,
+                        everyone=on.everyone,
+                        regions=on.regions,
+                        pools=on.pools,
+                        hosts=on.hosts,
+                    )
+                )
+            if (probe := one.probe) is not None:
+                fields = {"name": probe.name, "port": probe.port, "path": probe.path, "refuse": probe.refuse}
+                probes[probe.name] = LocalProbe.model_validate(fields)
+        return plan.model_copy(update={"jobs": tuple(jobs), "probes": tuple(probes.values())})
+
+    def secrets(self, plan: MonitoringSection) -> Mapping[str, SecretKind]:
+        """The authority, and what receivers name."""
+        return {**SECRETS, **dict.fromkeys(plan.given_secrets(), "given")}
+
+    def given(self, spec: ClusterSpec) -> Mapping[str, str]:
+        """What receivers name."""
+        receivers = spec.monitoring.receivers if spec.monitoring else ()
+        return {
+            f"monitoring.receivers[{index}].{field}": name
+            for index, receiver in enumerate(receivers)
+            for field in SECRET_FIELDS
+            if (name := getattr(receiver, field, None))
+        }
+
+    def report(self, plan: MonitoringSection) -> Report:
+        """Servers, and what is kept."""
+        places = ", ".join(f"{region.server}" for region in plan.regions.values())
+        text = f"Monitoring by {plan.kind} on {places}; {plan.global_region} sees all regions\n"
+        text += f"  kept for {plan.time_days} days, at most {plan.size_gib:g} GiB a region; one look in"
+        text += f" {plan.interval_s} s"
+        watched = (f"{name} by {one.watched_by}" for name, one in plan.regions.items() if one.watched_by)
+        if silence := ", ".join(watched):
+            text += f"; silence is noticed: {silence}"
+        shown = plan.model_dump(mode="json", exclude={"version", "jobs", "probes"})
+        return Report(text, {"monitoring": shown})
+
+
+def _region(name: str, names: list[str], chosen: str, planned: Planned) -> MonitoredRegion:
+    control = [node.name for node in planned.region_nodes(name) if node.role == "control"]
+    wan = planned.section(WanSection)
+    routes = [route for other in names if wan and (route := wan.route(name, other))]
+    there = {route.region for route in routes}
+    others = sorted(there, key=natural)
+    watcher = chosen if name != chosen else next(iter(others), None)
+    return MonitoredRegion(
+        server=control[0],
+        alertmanagers=tuple(control[: MAX_ALERTMANAGERS if len(control) >= MAX_ALERTMANAGERS else 1]),
+        watched_by=watcher,
+        paths=tuple(
+            Path(
+                region=route.region,
+                rtt_ms=route.rtt_ms,
+                loss_ratio=round(1 - (1 - route.loss_pct / 100) ** 2, 9),
+            )
+            for route in routes
+        ),
+        write_bytes_s=None if name == chosen else _write_bytes_s(name, chosen, wan),
+    )
+
+
+def _write_bytes_s(name: str, chosen: str, wan: WanSection | None) -> int:
+    """Within scavenger's share of the narrowest link on the way, by the backup's too."""
+    route = wan.route(name, chosen) if wan else None
+    if wan is None or route is None:
+        return 1
+    ways = [wan.links[link] for link in (*route.path, *route.backup_path)]
+    share = min(link.bandwidth_mbps * link.classes.scavenger_pct / 100 for link in ways)
+    return max(1, int(share * OF_ITS_CLASS * 1e6 / 8))
+
+
+CAPABILITY = Monitoring()

@@ -1,0 +1,175 @@
+"""The variables of roles `node_exporter`, `prometheus` and `alertmanager`."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+from infra import capabilities
+from infra.capabilities.fabric.section import FabricSection
+from infra.capabilities.monitoring.section import (
+    AUTHORITY,
+    SECRET_FIELDS,
+    SECRETS,
+    Job,
+    MonitoringSection,
+)
+from infra.ground.capability import Role, SecretKind
+from infra.ground.contract import Contract
+from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
+from infra.ground.groups import group_name
+from infra.ground.secrets import GIVEN
+from infra.stack import secret_file
+
+OUT_OF_ORDER_MARGIN_H = 2
+"""What a block of Prometheus' spans: beyond the longest cut, for what was on its way when it began."""
+
+
+def _everyone(contract: Contract) -> HostSet:
+    return EVERYONE if contract.section(MonitoringSection) else NOBODY
+
+
+def _servers(contract: Contract) -> HostSet:
+    section = contract.section(MonitoringSection)
+    return HostSet(hosts=tuple(one.server for one in section.regions.values())) if section else NOBODY
+
+
+def _alertmanagers(contract: Contract) -> HostSet:
+    section = contract.section(MonitoringSection)
+    if section is None:
+        return NOBODY
+    return HostSet(hosts=tuple(host for one in section.regions.values() for host in one.alertmanagers))
+
+
+def _told(contract: Contract, _host: str) -> dict[str, SecretKind]:
+    section = contract.need(MonitoringSection)
+    return {**SECRETS, **dict.fromkeys(section.given_secrets(), "given")}
+
+
+ROLES = (
+    Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
+    Role("alertmanager", _alertmanagers, _told),
+    Role("prometheus", _servers, lambda _contract, _host: SECRETS),
+)
+
+
+def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
+    """By region where the authority is; by pool which interfaces are the fabric's."""
+    section = contract.section(MonitoringSection)
+    if section is None:
+        return {}
+    authority = str(secret_file(contract.stack, AUTHORITY))
+    groups = {group_name("region", name): {"node_exporter_authority": authority} for name in section.regions}
+    ports: dict[str, set[str]] = defaultdict(set)
+    fabric = contract.section(FabricSection)
+    for host, nics in fabric.hosts.items() if fabric else ():
+        ports[contract.hosts[host].pool].update(nic.name for nic in nics)
+    pools = {
+        group_name("pool", key): {"node_exporter_fabric_interfaces": sorted(own)}
+        for key, own in ports.items()
+    }
+    return {"node_exporter": {**groups, **pools}}
+
+
+def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """Servers alone know whom they ask: a node more changes nothing on the others."""
+    section = contract.section(MonitoringSection)
+    if section is None:
+        return {}
+    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, region in section.regions.items():
+        found[region.server] |= _prometheus(name, contract, section)
+        for host in region.alertmanagers:
+            found[host] |= _alertmanager(name, contract, section)
+    return dict(found)
+
+
+def _prometheus(name: str, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
+    region, address = section.regions[name], _addresses(contract)
+    is_global = name == section.global_region
+    return {
+        "prometheus_authority": str(secret_file(contract.stack, AUTHORITY)),
+        "prometheus_cluster": contract.cluster,
+        "prometheus_region": name,
+        "prometheus_interval_s": section.interval_s,
+        "prometheus_retention_days": section.time_days,
+        "prometheus_retention_gib": section.size_gib,
+        "prometheus_jobs": [_job(job, name, contract) for job in section.jobs],
+        "prometheus_local_probes": [probe.model_dump() for probe in section.probes],
+        "prometheus_peers": [
+            {"region": path.region, "host": server, "address": address[server]}
+            for path in region.paths
+            for server in [section.regions[path.region].server]
+        ],
+        "prometheus_alertmanagers": [address[host] for host in region.alertmanagers],
+        "prometheus_rules": _with_alerts(contract),
+        "prometheus_declared": _declared(name, contract, section),
+        "prometheus_watched_regions": list(section.watches(name)),
+        "prometheus_sends_to": "" if is_global else address[section.regions[section.global_region].server],
+        "prometheus_send_bytes_s": region.write_bytes_s or 0,
+        "prometheus_receives": is_global and len(section.regions) > 1,
+        "prometheus_out_of_order_h": section.longest_cut_h + OUT_OF_ORDER_MARGIN_H if is_global else 0,
+    }
+
+
+def _job(job: Job, region: str, contract: Contract) -> dict[str, Any]:
+    """Its targets in one region, pool by pool."""
+    pools: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for host in contract.members(job.on):
+        own = contract.hosts[host]
+        if contract.pools[own.pool].region == region:
+            pools[own.pool].append({"host": host, "address": str(own.address)})
+    return {
+        "name": job.name,
+        "port": job.port,
+        "path": job.path,
+        "pools": [
+            {"name": contract.pools[key].name, "role": contract.pools[key].role, "targets": targets}
+            for key, targets in pools.items()
+        ],
+    }
+
+
+def _declared(name: str, contract: Contract, section: MonitoringSection) -> list[dict[str, Any]]:
+    """What alerts compare with, as series."""
+    found: list[dict[str, Any]] = []
+
+    def add(metric: str, value: float, **labels: str) -> None:
+        found.append(
+            {"name": f"causeway_declared_{metric}", "labels": {"region": name, **labels}, "value": value}
+        )
+
+    for path in section.regions[name].paths:
+        add("path_rtt_seconds", round(path.rtt_ms / 1000, 6), target_region=path.region)
+        add("path_loss_ratio", path.loss_ratio, target_region=path.region)
+    count = Counter(host.pool for host in contract.hosts.values())
+    for key, pool in contract.pools.items():
+        if pool.region == name:
+            add("nodes", count[key], pool=pool.name, node_role=pool.role)
+    return found
+
+
+def _with_alerts(contract: Contract) -> list[str]:
+    """The capabilities that are there and bring alerts; those without a section are everywhere."""
+    return [
+        name
+        for name in capabilities.with_watch()
+        if name in contract.sections or not capabilities.has_section(name)
+    ]
+
+
+def _alertmanager(name: str, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
+    region, address = section.regions[name], _addresses(contract)
+    watcher = section.regions[region.watched_by].server if region.watched_by else None
+    return {
+        "alertmanager_authority": str(secret_file(contract.stack, AUTHORITY)),
+        "alertmanager_members": [address[host] for host in region.alertmanagers],
+        "alertmanager_dead_man": address[watcher] if watcher else "",
+        "alertmanager_receivers": [
+            {key: GIVEN + value if key in SECRET_FIELDS else value for key, value in one.items()}
+            for one in section.receivers
+        ],
+        "alertmanager_secrets_dir": str(secret_file(contract.stack, AUTHORITY).parent),
+    }
+
+
+def _addresses(contract: Contract) -> dict[str, str]:
+    return {name: str(host.address) for name, host in contract.hosts.items()}

@@ -1,0 +1,95 @@
+"""What roles are told of monitoring."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from infra.ground.capability import SecretKind
+from infra.ground.contract import Part, Section
+from infra.ground.endpoint import HostSet
+from infra.ground.secrets import GIVEN
+
+AUTHORITY = "monitoring-ca"
+SECRETS: Mapping[str, SecretKind] = {AUTHORITY: "authority"}
+"""It signs what every exporter and every server shows."""
+
+SECRET_FIELDS = ("url_secret", "password_secret")
+"""Fields of receivers that name a secret."""
+
+
+class Job(Part):
+    """What is asked for metrics in one way; its hosts by what they share."""
+
+    name: str
+    port: int
+    path: str
+    everyone: bool = False
+    regions: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def on(self) -> HostSet:
+        """The hosts."""
+        return HostSet(self.everyone, self.regions, self.pools, self.hosts)
+
+
+class LocalProbe(Part):
+    """A question that each server asks its own node."""
+
+    name: str
+    port: int
+    path: str
+    refuse: str
+
+
+class Path(Part):
+    """How another region is reached, as declared."""
+
+    region: str
+    rtt_ms: float
+    loss_ratio: float
+    """Of round trips."""
+
+
+class MonitoredRegion(Part):
+    """One region's share."""
+
+    server: str
+    """The host of its Prometheus."""
+    alertmanagers: tuple[str, ...]
+    """Hosts, in declared order."""
+    watched_by: str | None = None
+    """The region that hears when this one falls silent; None where there is no other."""
+    paths: tuple[Path, ...]
+    write_bytes_s: int | None = None
+    """What may be sent to the global region in a second; None in that one itself."""
+
+
+class MonitoringSection(Section):
+    """How the cluster is watched."""
+
+    capability: ClassVar = "monitoring"
+    version: Literal[1] = 1
+    kind: Literal["prometheus"]
+    interval_s: int
+    time_days: int
+    size_gib: float
+    global_region: str
+    longest_cut_h: int
+    receivers: tuple[dict[str, Any], ...]
+    """As declared; secrets by name."""
+    regions: dict[str, MonitoredRegion]
+    jobs: tuple[Job, ...]
+    probes: tuple[LocalProbe, ...]
+
+    def given_secrets(self) -> tuple[str, ...]:
+        """Names of those by which receivers are told, each once."""
+        fields = (one[field] for one in self.receivers for field in SECRET_FIELDS if field in one)
+        return tuple(dict.fromkeys(GIVEN + name for name in fields))
+
+    def watches(self, region: str) -> tuple[str, ...]:
+        """The regions whose silence is noticed in this one."""
+        return tuple(name for name, other in self.regions.items() if other.watched_by == region)
+
+
+SECTION = MonitoringSection

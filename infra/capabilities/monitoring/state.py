@@ -1,0 +1,214 @@
+"""The state of a standing cluster, as its own monitoring sees it: one trip to each region's server.
+
+What servers answer is text from nodes: numbers are read as numbers, names are shown as one line.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.capabilities.monitoring.section import MonitoringSection
+from infra.errors import BadInputError, CausewayError, one_line, sentence
+from infra.ground.contract import Contract
+from infra.ground.ssh import ssh_config_file
+from infra.process import run
+
+PATIENCE_S = 30
+"""A login over the WAN, and a dozen questions to a busy server."""
+LONGEST = 200
+QUERIES: Mapping[str, str] = {
+    "up": 'max by (instance) (up{job="node-exporter"})',
+    "drift": "sum by (instance) (causeway_drift_differences) > 0",
+    "blind": "causeway_drift_scan_success == 0",
+    # A probe that was lost has a duration of 0.
+    "path_rtt": 'sum_over_time(probe_icmp_duration_seconds{probe="path",phase="rtt"}[10m])'
+    ' / ignoring (phase) sum_over_time(probe_success{probe="path"}[10m])',
+    "path_loss": '1 - avg_over_time(probe_success{probe="path"}[10m])',
+    "link_up": "causeway_wan_link_up",
+    "link_rtt": "causeway_wan_link_rtt_seconds",
+    "link_loss": "causeway_wan_link_loss_ratio",
+    "cpu": '1 - avg(rate(node_cpu_seconds_total{mode="idle"}[5m]))',
+    "unsent": "max(vmagent_remotewrite_pending_data_bytes)",
+}
+"""What each server is asked."""
+ASK = """
+import json, ssl, sys, urllib.parse, urllib.request
+address, queries = sys.argv[1], json.loads(sys.argv[2])
+tls = "/etc/prometheus/tls/"
+context = ssl.create_default_context(cafile=tls + "ca.pem")
+context.load_cert_chain(tls + "prometheus.pem", tls + "prometheus-key.pem")
+def get(path, **words):
+    url = "https://" + address + ":9090/api/v1/" + path + "?" + urllib.parse.urlencode(words)
+    with urllib.request.urlopen(url, timeout=15, context=context) as answer:
+        return json.load(answer)["data"]
+found = {name: get("query", query=query)["result"] for name, query in queries.items()}
+found["alerts"] = [one for one in get("alerts")["alerts"] if one["state"] == "firing"]
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One that fires."""
+
+    name: str
+    severity: str
+    region: str
+    instance: str
+    summary: str
+    command: str
+    runbook: str
+    since: str
+    """ISO 8601."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How another region is reached, in milliseconds and as a share of round trips; None where unknown."""
+
+    region: str
+    rtt_ms: float | None
+    loss_ratio: float | None
+    declared_rtt_ms: float
+    declared_loss_ratio: float
+
+
+@dataclass(frozen=True)
+class RegionState:
+    """One region, as its own server sees it; with `problem` where that could not be asked."""
+
+    name: str
+    server: str
+    declared: int
+    problem: str | None = None
+    gone: tuple[str, ...] = ()
+    """Hosts that do not answer, in natural order."""
+    drifted: dict[str, int] = field(default_factory=dict)
+    """Host → governed things that differ."""
+    blind: tuple[str, ...] = ()
+    """Hosts whose own look at themselves fails."""
+    alerts: tuple[Alert, ...] = ()
+    """Those that are told, the gravest first."""
+    ways: tuple[Way, ...] = ()
+    links: dict[str, bool] = field(default_factory=dict)
+    """Link → whether packets came back, as this region's gateways measured."""
+    busy: float | None = None
+    """Share of the processors' time."""
+    unsent_bytes: float | None = None
+    """What waits to be sent to the global region."""
+
+    @property
+    def up(self) -> int:
+        """How many nodes answer."""
+        return self.declared - len(self.gone)
+
+
+def cluster_state(contract: Contract) -> list[RegionState]:
+    """All regions, asked side by side. BadInputError for a cluster without monitoring."""
+    section = contract.section(MonitoringSection)
+    if section is None:
+        raise BadInputError(
+            f"stack {contract.stack} declares no monitoring", hint="declare `monitoring: {kind: prometheus}`"
+        )
+    with ThreadPoolExecutor(max_workers=len(section.regions)) as several:
+        return list(several.map(lambda name: _region(name, contract, section), section.regions))
+
+
+def _region(name: str, contract: Contract, section: MonitoringSection) -> RegionState:
+    region = section.regions[name]
+    hosts = contract.region_hosts(name)
+    unknown = [Way(path.region, None, None, path.rtt_ms, path.loss_ratio) for path in region.paths]
+    blank = RegionState(name, region.server, len(hosts), ways=tuple(unknown))
+    try:
+        return _read(_ask(contract, region.server), blank, hosts, section)
+    except CausewayError as error:
+        problem = sentence(f"{region.server} cannot be asked: {error.message}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = sentence(f"{region.server} answers nonsense: {type(error).__name__}: {error}")
+    return RegionState(name, region.server, len(hosts), problem=problem, ways=tuple(unknown))
+
+
+def _ask(contract: Contract, server: str) -> dict[str, Any]:
+    user = contract.regions[contract.region_of(server)].ssh_user
+    become = [] if user == "root" else ["sudo", "-n"]
+    address = str(contract.hosts[server].address)
+    # ssh makes one line of its words: what has spaces goes in quotes, which neither text contains.
+    remote = [*become, "python3", "-", address, f"'{json.dumps(QUERIES)}'"]
+    argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, *remote]
+    answer = json.loads(run(argv, stdin=ASK, timeout_s=PATIENCE_S))
+    if not isinstance(answer, dict):
+        raise ValueError("no mapping")
+    return answer
+
+
+def _read(
+    answer: dict[str, Any], blank: RegionState, hosts: tuple[str, ...], section: MonitoringSection
+) -> RegionState:
+    up = {name for name, value in _by("instance", answer["up"]) if value == 1}
+    known = frozenset(hosts)
+    rtt, loss = (
+        dict(_by("target_region", answer["path_rtt"])),
+        dict(_by("target_region", answer["path_loss"])),
+    )
+    return RegionState(
+        name=blank.name,
+        server=blank.server,
+        declared=blank.declared,
+        gone=tuple(host for host in hosts if host not in up),
+        drifted={name: int(value) for name, value in _by("instance", answer["drift"]) if name in known},
+        blind=tuple(sorted(name for name, _ in _by("instance", answer["blind"]) if name in known)),
+        alerts=tuple(
+            sorted(
+                _alerts(answer["alerts"]), key=lambda one: (one.severity != "page", one.name, one.instance)
+            )
+        ),
+        ways=tuple(
+            Way(
+                path.region,
+                None if (seen := rtt.get(path.region)) is None else round(seen * 1000, 1),
+                None if (lost := loss.get(path.region)) is None else round(lost, 4),
+                path.rtt_ms,
+                path.loss_ratio,
+            )
+            for path in section.regions[blank.name].paths
+        ),
+        links={name: value == 1 for name, value in _by("link", answer["link_up"])},
+        busy=_one(answer["cpu"]),
+        unsent_bytes=_one(answer["unsent"]),
+    )
+
+
+def _by(label: str, result: Any) -> Iterator[tuple[str, float]]:
+    """A label's value → the sample, of those that are numbers."""
+    for one in result:
+        value = float(one["value"][1])
+        if math.isfinite(value):
+            yield one_line(str(one["metric"].get(label, "")), LONGEST), value
+
+
+def _one(result: Any) -> float | None:
+    return next((float(one["value"][1]) for one in result), None)
+
+
+def _alerts(found: Any) -> Iterator[Alert]:
+    """Those that somebody is to do something about."""
+    for one in found:
+        labels, notes = one["labels"], one.get("annotations", {})
+
+        def text(value: object) -> str:
+            return one_line(str(value), LONGEST)
+
+        if labels.get("severity") in ("page", "ticket"):
+            yield Alert(
+                name=text(labels.get("alertname", "")),
+                severity=text(labels["severity"]),
+                region=text(labels.get("region", "")),
+                instance=text(labels.get("instance", "")),
+                summary=text(notes.get("summary", "")),
+                command=text(notes.get("command", "")),
+                runbook=text(notes.get("runbook", "")),
+                since=text(one.get("activeAt", "")),
+            )

@@ -1,0 +1,93 @@
+"""Monitoring: what is kept of a cluster's metrics, where all of it is seen, and who is told."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from infra.declaration.base import Float, Int, Mailbox, ModelName, Server, Spec, UserName
+
+Severity = Literal["page", "ticket"]
+
+
+class RetentionSpec(Spec):
+    """What each region's Prometheus keeps; the first limit that is reached counts."""
+
+    what: ClassVar = "the retention"
+    time_days: Int = Field(default=15, ge=1, le=3650)
+    """Days."""
+    size_gib: Float | None = Field(default=None, gt=0)
+    """Room on the disk of a region's first control node; unset means as much as the days take."""
+
+
+class ReceiverSpec(Spec):
+    """Who is told of alerts."""
+
+    what: ClassVar = "a receiver"
+    name: str
+    """A DNS label of its own."""
+    regions: tuple[str, ...] = ()
+    """Names of the regions whose alerts it gets; unset means all."""
+    severities: tuple[Severity, ...] = ("page", "ticket")
+    """`page` wakes somebody up, `ticket` waits for the morning."""
+
+
+class WebhookReceiver(ReceiverSpec):
+    """Alertmanager's JSON, posted to a URL."""
+
+    kind: Literal["webhook"]
+    """A program of yours."""
+    url_secret: str
+    """Name of the secret that is the URL, set by `causeway secret NAME`."""
+
+
+class SlackReceiver(ReceiverSpec):
+    """A channel of Slack's, or of what speaks its protocol."""
+
+    kind: Literal["slack"]
+    """Slack's incoming webhooks."""
+    url_secret: str
+    """Name of the secret that is the incoming webhook's URL."""
+    channel: ModelName
+    """The channel's name, without #."""
+
+
+class EmailReceiver(ReceiverSpec):
+    """Mail by a server that takes it."""
+
+    kind: Literal["email"]
+    """Mail."""
+    to: Mailbox
+    """To whom, as `ops@example.org`."""
+    sender: Mailbox
+    """From whom."""
+    smarthost: Server
+    """The server that takes the mail, as `mail.example.org:587`; it has to offer STARTTLS."""
+    username: UserName | None = None
+    """By which name it is asked; unset means by none."""
+    password_secret: str | None = None
+    """Name of the secret that is the password."""
+
+
+Receiver = Annotated[WebhookReceiver | SlackReceiver | EmailReceiver, Field(discriminator="kind")]
+
+
+class PrometheusMonitoring(Spec):
+    """Prometheus: a server and alerts in every region, a view of all of them in one."""
+
+    what: ClassVar = "the monitoring"
+    kind: Literal["prometheus"]
+    """Prometheus."""
+    interval_s: Int = Field(default=15, ge=5, le=300)
+    """Seconds between two looks at a target."""
+    retention: RetentionSpec = RetentionSpec()
+    """What is kept."""
+    global_region: str | None = None
+    """Name of the region that sees all others; unset means the first of the first wave."""
+    longest_cut_h: Int = Field(default=24, ge=1, le=168)
+    """Hours that a region may be cut off for, without a gap in what the global region knows afterwards."""
+    receivers: tuple[Receiver, ...] = ()
+    """Who is told of alerts."""
+
+
+MonitoringSpec = PrometheusMonitoring
+"""What `monitoring` may be; another kind joins here, told apart by `kind`."""

@@ -1,0 +1,306 @@
+"""Two regions that watch themselves and each other: alerts arrive, a cut link loses nothing.
+
+The tests are one story. While the link between the regions is cut, what each does by itself is tried.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from subprocess import CalledProcessError
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.integration.checkout import Checkout, commit, cut, two_regions, wait_for
+
+PROVES = ("monitoring", "node_exporter", "prometheus", "alertmanager", "metrics_service")
+HEARERS = {"tokyo": "tokyo-gpu-0", "shanghai": "shanghai-control-0"}
+"""Region → the node with a receiver of its alerts, and of all others'."""
+SERVERS = {"tokyo": "tokyo-control-0", "shanghai": "shanghai-control-0"}
+HEARER = """
+import http.server
+class Hearer(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        with open("/run/heard", "ab") as file:
+            file.write(self.rfile.read(int(self.headers["Content-Length"])) + b"\\n")
+        self.send_response(200)
+        self.end_headers()
+http.server.ThreadingHTTPServer(("0.0.0.0", 8099), Hearer).serve_forever()
+"""
+PART = "hook-4f1c8e"
+"""In each receiver's URL: the part that nobody is to read."""
+OWN_RULES = {
+    "groups": [
+        {
+            "name": "own",
+            "rules": [
+                {
+                    "alert": "Provoked",
+                    "expr": "causeway_provoked > 0",
+                    "labels": {"severity": "page"},
+                    "annotations": {"summary": "somebody asked for it"},
+                }
+            ],
+        }
+    ]
+}
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+ASK = """
+import json, ssl, sys, urllib.parse, urllib.request
+address, port, path, words = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+tls = "/etc/prometheus/tls/"
+context = ssl.create_default_context(cafile=tls + "ca.pem")
+context.load_cert_chain(tls + "prometheus.pem", tls + "prometheus-key.pem")
+url = f"https://{address}:{port}{path}?" + urllib.parse.urlencode(words)
+with urllib.request.urlopen(url, timeout=20, context=context) as answer:
+    print(answer.read().decode())
+"""
+ARRIVES_S = 120
+"""A look, an evaluation, the wait for alerts that belong together; twice that on a busy machine."""
+RESOLVES_S = 240
+"""A group is told again a minute later at the soonest."""
+GONE_S = 600
+"""Silence counts after five minutes, and is an alert a minute later."""
+
+
+def declaration(checkout: Checkout) -> dict[str, Any]:
+    receivers = [
+        {"name": f"hearer-{name}", "kind": "webhook", "url_secret": f"hook-{name}"} for name in HEARERS
+    ]
+    monitoring = {
+        "kind": "prometheus",
+        "interval_s": 5,
+        "retention": {"time_days": 1},
+        "global_region": "tokyo",
+        "receivers": receivers,
+    }
+    return two_regions(checkout, monitoring=monitoring, waves=[["tokyo", "shanghai"]])
+
+
+@pytest.fixture(scope="module")
+def stack(checkout: Checkout) -> Checkout:
+    """A stack with monitoring that stands, its receivers listening."""
+    checkout.declare(declaration(checkout))
+    own = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all"
+    own.mkdir(parents=True)
+    with (own / "rules.yml").open("w") as file:
+        YAML().dump({"prometheus_own_rules": OWN_RULES}, file)
+    commit(checkout.folder)
+    refused = checkout.run("up", checkout.stack, expect=2)
+    assert "monitoring.receivers[0].url_secret: names the secret hook-tokyo" in refused
+    assert f"./run exec causeway secret hook-tokyo {checkout.stack}" in refused
+    assert not checkout.instances()
+    for name, node in HEARERS.items():
+        give = f"printf 'http://{node}:8099/{PART}' | causeway secret hook-{name} {checkout.stack}"
+        checkout.run("exec", "sh", "-c", give)
+    printed = checkout.up()
+    assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", printed)
+    for node in HEARERS.values():
+        checkout.on_node(node, "sh", "-c", 'printf %s "$1" > /run/hearer.py', "write", HEARER)
+        checkout.on_node(node, "systemd-run", "--unit=hearer", "python3", "/run/hearer.py")
+    return checkout
+
+
+def ask(stack: Checkout, region: str, path: str, port: int = 9090, **words: str) -> Any:
+    """What a region's server answers, asked on its own node."""
+    node = SERVERS[region]
+    address = stack.address(node)
+    return json.loads(stack.on_node(node, "python3", "-c", ASK, address, str(port), path, json.dumps(words)))
+
+
+def query(stack: Checkout, region: str, text: str) -> list[dict[str, Any]]:
+    """Samples of an instant."""
+    found: list[dict[str, Any]] = ask(stack, region, "/api/v1/query", query=text)["data"]["result"]
+    return found
+
+
+def heard(stack: Checkout, at: str) -> list[tuple[str, str, str]]:
+    """(alert, region it is about, status) of all that the receiver in a region was told, in order."""
+    lines = stack.on_node(HEARERS[at], "sh", "-c", "cat /run/heard 2>/dev/null || true").splitlines()
+    return [
+        (alert["labels"]["alertname"], alert["labels"].get("region", ""), alert["status"])
+        for line in filter(None, lines)
+        for alert in json.loads(line)["alerts"]
+    ]
+
+
+def provoke(stack: Checkout, region: str, value: int) -> None:
+    """Leave a metric that an alert fires for, or no longer."""
+    node = SERVERS[region]
+    stack.on_node(node, "sh", "-c", f"echo causeway_provoked {value} > {TEXTFILES}/provoked.prom")
+
+
+def test_all_regions_are_seen_and_good(stack: Checkout) -> None:
+    def state() -> dict[str, Any]:
+        text = stack.run("exec", "causeway", "status", stack.stack, "--json")
+        found: dict[str, Any] = json.loads(text[text.index("{") :])["regions"]
+        return found
+
+    wait_for(
+        lambda: all(way["rtt_ms"] for one in state().values() for way in one["ways"]), "the ways to be seen"
+    )
+    found = state()
+    assert {name: (one["up"], one["declared"]) for name, one in found.items()} == {
+        "tokyo": (2, 2),
+        "shanghai": (1, 1),
+    }
+    assert [alert for one in found.values() for alert in one["alerts"]] == []
+    assert all(one["problem"] is None and not one["drifted"] for one in found.values())
+    (way,) = found["tokyo"]["ways"]
+    assert way["declared_rtt_ms"] == 20
+    assert way["rtt_ms"] >= 20
+
+
+def test_a_second_run_has_nothing_to_do(stack: Checkout) -> None:
+    assert stack.changes() == {}
+    stack.run("exec", "causeway", "drift", stack.stack)
+
+
+def test_what_receivers_are_told_by_is_nobodys_to_read(stack: Checkout) -> None:
+    folders = [stack.files, stack.folder / ".causeway" / "pulumi", stack.folder / ".causeway" / "logs"]
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    files += [stack.declaration]
+    told = [file for file in files if PART.encode() in file.read_bytes()]
+    assert {file.parent for file in told} == {stack.files / "secrets"}
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in told)
+    assert PART not in stack.run("exec", "ansible-inventory", "-i", f"inventories/{stack.stack}", "--list")
+    for node in SERVERS.values():
+        shown = stack.on_node(node, "sh", "-c", "stat --format='%a %G' /etc/prometheus/causeway-receivers/*")
+        assert set(shown.splitlines()) == {"640 prometheus"}
+        assert PART not in stack.on_node(node, "sh", "-c", "cat /proc/*/cmdline | tr '\\0' ' '")
+
+
+def test_a_nodes_own_key_opens_no_other_node(stack: Checkout) -> None:
+    tls = "/etc/prometheus/tls"
+    key = f"--cert {tls}/prometheus-node-exporter.pem --key {tls}/prometheus-node-exporter-key.pem"
+    stranger = f"curl --silent --insecure https://{stack.address('tokyo-gpu-0')}:9100 || echo refused"
+    assert stack.on_node("tokyo-gpu-0", "sh", "-c", stranger) == "refused"
+    for name, port in (("tokyo-control-0", 9090), ("shanghai-control-0", 9100), ("tokyo-control-0", 9095)):
+        url = f"https://{stack.address(name)}:{port}/metrics"
+        asked = f"curl --silent --cacert {tls}/ca.pem {key} {url} && echo answered || true"
+        assert stack.on_node("tokyo-gpu-0", "sh", "-c", asked) == ""
+
+
+def test_an_alert_reaches_its_receivers_and_resolves(stack: Checkout) -> None:
+    for region in SERVERS:
+        provoke(stack, region, 1)
+    wanted = {(at, region) for at in HEARERS for region in SERVERS}
+
+    def told(status: str) -> set[tuple[str, str]]:
+        return {(at, about) for at, about in wanted if ("Provoked", about, status) in heard(stack, at)}
+
+    wait_for(lambda: told("firing") == wanted, "each region's alert to be told to both", ARRIVES_S)
+    for region in SERVERS:
+        provoke(stack, region, 0)
+    wait_for(lambda: told("resolved") == wanted, "each to be told that it is over", RESOLVES_S)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The link between the regions, dead since a moment."""
+
+    held: ExitStack
+    since: float
+
+    def mend(self) -> None:
+        """It carries packets again."""
+        self.held.close()
+
+
+@pytest.fixture(scope="module")
+def apart(stack: Checkout) -> Iterator[Cut]:
+    """The regions cut off from each other; the last test puts them together again."""
+    with ExitStack() as held:
+        held.enter_context(cut(stack, "trans-sea"))
+        yield Cut(held, time.time())
+
+
+def test_each_region_alerts_by_itself(stack: Checkout, apart: Cut) -> None:
+    before = {at: len(heard(stack, at)) for at in HEARERS}
+    for region in SERVERS:
+        provoke(stack, region, 1)
+    for at in HEARERS:
+        wait_for(
+            lambda at=at: ("Provoked", at, "firing") in heard(stack, at)[before[at] :],  # type: ignore[misc] # bound now
+            f"{at}'s alert in {at}",
+            ARRIVES_S,
+        )
+    assert time.time() > apart.since
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize(
+    "service", ["prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "vmagent"]
+)
+def test_what_is_killed_comes_back_and_goes_on(stack: Checkout, service: str) -> None:
+    node = SERVERS["shanghai"]
+
+    def pid() -> str:
+        return stack.on_node(node, "systemctl", "show", "-P", "MainPID", service)
+
+    before = pid()
+    stack.on_node(node, "kill", "-9", before)
+    wait_for(lambda: pid() not in (before, "0"), f"another {service}")
+    down = 'up{job!="probe"} == 0 or absent(up{job="node-exporter"})'
+    wait_for(lambda: _asked(stack, "shanghai", down) == [], "every target to be seen")
+
+
+def _asked(stack: Checkout, region: str, text: str) -> Any:
+    """The samples; None while the server starts."""
+    try:
+        return query(stack, region, text)
+    except (CalledProcessError, ValueError):
+        return None
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_node_that_says_too_much_is_cut_off_and_named(stack: Checkout) -> None:
+    many = 'for i in $(seq 7000); do echo "causeway_flood{number=\\"$i\\"} 1"; done'
+    stack.on_node("tokyo-gpu-0", "sh", "-c", f"{{ {many}; }} > {TEXTFILES}/flood.prom")
+    try:
+        alerts = 'ALERTS{alertname="TargetCutOff",instance="tokyo-gpu-0"}'
+        wait_for(lambda: query(stack, "tokyo", alerts), "the node to be named", ARRIVES_S)
+        assert query(stack, "tokyo", "causeway_flood") == []
+        others = 'up{job="node-exporter",instance!="tokyo-gpu-0"}'
+        assert [one["value"][1] for one in query(stack, "tokyo", others)] == ["1"]
+    finally:
+        stack.on_node("tokyo-gpu-0", "rm", f"{TEXTFILES}/flood.prom")
+    wait_for(
+        lambda: query(stack, "tokyo", 'up{instance="tokyo-gpu-0",job="node-exporter"} == 1'),
+        "it to be seen again",
+    )
+
+
+def test_a_region_that_is_cut_off_is_one_page(stack: Checkout, apart: Cut) -> None:
+    for at, other in (("tokyo", "shanghai"), ("shanghai", "tokyo")):
+        wait_for(
+            lambda at=at, other=other: ("RegionGone", other, "firing") in heard(stack, at),  # type: ignore[misc] # bound now
+            f"{at} to say that {other} is silent",
+            GONE_S,
+        )
+    assert time.time() > apart.since + 300, "a region is not gone before it was silent for a while"
+
+
+def test_the_global_view_fills_in_afterwards(stack: Checkout, apart: Cut) -> None:
+    since, until = apart.since + 10, time.time()
+
+    def seen() -> list[float]:
+        series = query(stack, "tokyo", 'region:nodes:up{region="shanghai"}[15m]')
+        return sorted(float(at) for one in series for at, _ in one["values"])
+
+    assert [at for at in seen() if since < at] == [], "it cannot know of it yet"
+    apart.mend()
+
+    def gaps() -> list[float]:
+        times = [since, *(at for at in seen() if since < at < until), until]
+        return [later - earlier for earlier, later in pairwise(times)]
+
+    wait_for(lambda: max(gaps()) < 60, "what was recorded meanwhile to be there", 300)
+    wait_for(
+        lambda: ("RegionGone", "shanghai", "resolved") in heard(stack, "tokyo"), "the page to end", RESOLVES_S
+    )

@@ -1,0 +1,150 @@
+"""A region's server: it sees what is declared, judges it by every rule, and tells who is to know."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from infra import capabilities
+from tests.verify.monitoring import answer, refuses_strangers
+from tests.verify.support import Expect, VerdictRecorder
+
+PATIENCE_S = 90
+"""A target's first look and a rule's first evaluation come within an interval; a restarted target's next look
+after one more, and a connection to another region may take its time."""
+SIGNAL_S = 150
+"""A sign of life leaves every half a minute; the first one goes through a rule, a group and a repetition."""
+
+
+def ask(host: Host, expect: Expect, path: str, wanted: str = "", patience_s: float = PATIENCE_S) -> Any:
+    """What its API answers."""
+    return answer(host, f"https://{expect.prometheus_address}:9090{path}", "prometheus", wanted, patience_s)
+
+
+def test_no_answer_without_a_certificate(host: Host, expect: Expect) -> None:
+    refuses_strangers(host, expect.prometheus_address, 9090)
+
+
+def test_every_target_is_up(host: Host, expect: Expect) -> None:
+    every = "all(one['health'] == 'up' for one in found['data']['activeTargets'])"
+    targets = ask(host, expect, "/api/v1/targets?state=active", every)["data"]["activeTargets"]
+    down = {
+        f"{one['labels']['job']} {one['labels']['instance']}": one["lastError"]
+        for one in targets
+        if one["health"] != "up"
+    }
+    assert down == {}
+    seen = {(one["labels"]["job"], one["labels"]["instance"]) for one in targets}
+    declared = {
+        (job["name"], target["host"])
+        for job in expect.prometheus_jobs
+        for pool in job["pools"]
+        for target in pool["targets"]
+    }
+    assert declared <= seen
+
+
+def test_nothing_is_wrong_with_what_others_leave(host: Host, expect: Expect) -> None:
+    found = ask(host, expect, "/api/v1/query?query=node_textfile_scrape_error%20!=%200")
+    assert [one["metric"]["instance"] for one in found["data"]["result"]] == []
+
+
+def test_every_rule_is_evaluated(host: Host, expect: Expect) -> None:
+    healthy = "all(rule['health'] == 'ok' for group in found['data']['groups'] for rule in group['rules'])"
+    groups = ask(host, expect, "/api/v1/rules", healthy)["data"]["groups"]
+    wrong = {
+        rule["name"]: rule.get("lastError")
+        for group in groups
+        for rule in group["rules"]
+        if rule["health"] != "ok"
+    }
+    assert wrong == {}
+    declared = ["declared"] * bool(expect.prometheus_declared) + ["own"] * bool(expect.prometheus_own_rules)
+    assert {Path(group["file"]).stem for group in groups} == {*expect.prometheus_rules, *declared}
+    names = {rule["name"] for group in groups for rule in group["rules"]}
+    for name in expect.prometheus_rules:
+        written = set(
+            re.findall(r"^\s*-? *alert: *(\w+)", capabilities.alerts_of(name).read_text(), re.MULTILINE)
+        )
+        assert written <= names
+
+
+def test_it_runs_with_what_is_written(host: Host, expect: Expect) -> None:
+    files = "/etc/prometheus/causeway.yml /etc/prometheus/causeway-rules/*.yml"
+    newest = max(int(line) for line in host.run(f"stat --format=%Y {files}").stdout.split())
+    info = ask(host, expect, "/api/v1/status/runtimeinfo")["data"]
+    assert info["reloadConfigSuccess"] is True
+    loaded = int(host.run(f"date --date={info['lastConfigTime']} +%s").stdout)
+    assert loaded >= newest, "a file is newer than what is loaded; reload it"
+    flags = ask(host, expect, "/api/v1/status/flags")["data"]
+    assert flags["storage.tsdb.retention.size"] == size(expect.prometheus_retention_gib)
+    days = expect.prometheus_retention_days
+    assert flags["storage.tsdb.retention.time"] in (f"{days}d", f"{days // 7}w" if days % 7 == 0 else "")
+    assert flags["web.enable-remote-write-receiver"] == str(expect.prometheus_receives).lower()
+
+
+def size(gib: float) -> str:
+    """As Prometheus shows it."""
+    mib = int(gib * 1024)
+    return f"{mib // 1024}GiB" if mib % 1024 == 0 else f"{mib}MiB"
+
+
+def test_alerts_go_to_the_regions_alertmanagers(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.prometheus_alertmanagers:
+        verdict.not_declared("no Alertmanager")
+    known = [f"https://{address}:9093/api/v2/alerts" for address in expect.prometheus_alertmanagers]
+    found = ask(host, expect, "/api/v1/alertmanagers", "len(found['data']['activeAlertmanagers'])")["data"]
+    assert sorted(one["url"] for one in found["activeAlertmanagers"]) == sorted(known)
+
+
+def test_what_is_recorded_arrives_in_the_global_region(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if not expect.prometheus_sends_to or not expect.prometheus_rules:
+        verdict.not_declared("nothing is sent")
+    query = f"region:nodes:up{{region=%22{expect.prometheus_region}%22}}"
+    url = f"https://{expect.prometheus_sends_to}:9090/api/v1/query?query={query}"
+    found = answer(host, url, "prometheus", "found and found['data']['result']", PATIENCE_S)
+    assert found["data"]["result"], "the global region knows nothing of this one"
+
+
+def test_a_region_that_falls_silent_is_noticed(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.prometheus_watched_regions:
+        verdict.not_declared("no region is watched from here")
+    query = "/api/v1/query?query=time()-causeway_deadman_last_seen_timestamp_seconds"
+    live = f"len([one for one in found['data']['result'] if float(one['value'][1]) < {SIGNAL_S}])"
+    wanted = f"{live} == {len(expect.prometheus_watched_regions)}"
+    found = ask(host, expect, query, wanted, SIGNAL_S)["data"]["result"]
+    ages = {one["metric"]["from_region"]: float(one["value"][1]) for one in found}
+    assert sorted(ages) == sorted(expect.prometheus_watched_regions)
+    assert all(age < SIGNAL_S for age in ages.values()), ages
+
+
+def test_every_probe_gets_through(host: Host, expect: Expect) -> None:
+    # Over a while: one packet in some hundred may be lost.
+    query = "/api/v1/query?query=avg_over_time(probe_success%5B10m%5D)"
+    got = "all(float(one['value'][1]) > 0 for one in found['data']['result'])"
+    found = ask(host, expect, query, got)["data"]["result"]
+    failing = [one["metric"] for one in found if float(one["value"][1]) == 0]
+    assert failing == []
+    seen = {(one["metric"]["probe"], one["metric"].get("target_region")) for one in found}
+    peers = {("path", peer["region"]) for peer in expect.prometheus_peers}
+    assert peers | {(probe["name"], None) for probe in expect.prometheus_local_probes} <= seen
+
+
+def test_the_prober_answers_this_node_only(host: Host) -> None:
+    shown = host.run("ss --no-header --listening --tcp --numeric 'sport = :9115 or sport = :8429'").stdout
+    addresses = {line.split()[3].rpartition(":")[0] for line in shown.splitlines()}
+    assert addresses == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("unit", ["prometheus", "prometheus-blackbox-exporter"])
+def test_it_comes_back(host: Host, unit: str) -> None:
+    shown = host.run(f"systemctl show -P Restart -P UnitFileState -P ActiveState {unit}").stdout.split()
+    assert sorted(shown) == ["active", "always", "enabled"]
+
+
+def test_no_other_server_of_the_packages_runs(host: Host) -> None:
+    assert host.run("systemctl is-active victoria-metrics.service").stdout.strip() != "active"
