@@ -31,6 +31,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     value = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else sys.stdin.read().rstrip("\n")
     if not value.strip():
         raise BadInputError(f"the secret {name} is empty")
+    if not _is_text(value):
+        raise BadInputError(f"the secret {name} is not UTF-8 text", hint="what is read in has to be text")
     with only_one(stack):
         select_stack(stack, file)
         before = file.read_text()
@@ -39,6 +41,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         file.write_text(with_secret(before, name, _secure(file, name)) or file.read_text())
     print(f"{file} has the secret {name}, encrypted; ./run up {stack} hands it on")
     return ExitCode.OK
+
+
+def _is_text(value: str) -> bool:
+    """Python reads other bytes as halves of characters, which nobody can write again."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _secure(file: Path, name: str) -> str:

@@ -89,7 +89,7 @@ def write(path: Path, parts: Parts) -> None:
     """Write what is missing or differs; at no moment may anybody else read it."""
     for ending, text in parts.items():
         target = path.with_name(path.name + ending)
-        if not target.exists() or target.read_text(errors="replace") != text:
+        if not target.exists() or _text(target) != text:
             write_private(target, text)
 
 
@@ -98,7 +98,12 @@ def read(path: Path, kind: str) -> Parts | None:
     files = {ending: path.with_name(path.name + ending) for ending in ENDINGS[kind]}
     if not all(file.exists() for file in files.values()):
         return None
-    return {ending: file.read_text(errors="replace") for ending, file in files.items()}
+    return {ending: _text(file) for ending, file in files.items()}
+
+
+def _text(file: Path) -> str:
+    """As it stands: `read_text` makes other line ends of those that a user may have given."""
+    return file.read_bytes().decode(errors="replace")
 
 
 def fingerprint(parts: Parts) -> str:

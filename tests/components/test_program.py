@@ -5,9 +5,10 @@ import copy
 import json
 import runpy
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
 import pulumi
 import pytest
@@ -16,6 +17,7 @@ from pulumi.runtime import config, mocks, rpc, stack
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 STACK = "components"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Requests = dict[str, Any]
 """URN → what the program asked Pulumi to register, in order."""
@@ -79,7 +81,12 @@ def declaration(gpu_nodes: int = 2) -> dict[str, Any]:
     }
 
 
-Program = Callable[[dict[str, Any]], Requests]
+class Program(Protocol):
+    """Runs `__main__.py` on a declaration. `given` stands encrypted in the configuration, `plain` in text."""
+
+    def __call__(
+        self, cluster: dict[str, Any], given: Mapping[str, str] = ..., plain: Mapping[str, str] = ...
+    ) -> Requests: ...
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:NotImplemented should not be used:DeprecationWarning:pulumi")
@@ -91,12 +98,16 @@ def program(monkeypatch: pytest.MonkeyPatch) -> Program:
     monkeypatch.chdir(ROOT)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
-    def run(cluster: dict[str, Any]) -> Requests:
+    def run(
+        cluster: dict[str, Any], given: Mapping[str, str] = NOTHING, plain: Mapping[str, str] = NOTHING
+    ) -> Requests:
         asyncio.set_event_loop(asyncio.new_event_loop())
         recorder = Recorder()
         pulumi.runtime.settings.ROOT.set(None)
         mocks.set_mocks(Answers(), project="causeway", stack=STACK, monitor=recorder)
-        config.set_all_config({"causeway:cluster": json.dumps(cluster)})
+        values = {f"causeway:{name}": value for name, value in {**given, **plain}.items()}
+        values["causeway:cluster"] = json.dumps(cluster)
+        config.set_all_config(values, [f"causeway:{name}" for name in given])
         main = str(ROOT / "__main__.py")
         pulumi.runtime.test(lambda: runpy.run_path(main, run_name="program"))()  # type: ignore[no-untyped-call]  # no types
         return recorder.requests
@@ -345,3 +356,34 @@ def test_fabric_ports_are_cabled_to_leafs_that_hold_their_gateways(program: Prog
     }
     assert "fabric" not in inputs(requests, "tokyo-control-nodes")
     assert "leafs" not in inputs(requests, "shanghai-network")
+
+
+def told(*secrets: str) -> dict[str, Any]:
+    """The declaration with receivers that name these secrets."""
+    receivers = [{"name": f"r{n}", "kind": "webhook", "url_secret": name} for n, name in enumerate(secrets)]
+    return declaration() | {"monitoring": {"kind": "prometheus", "receivers": receivers}}
+
+
+def test_a_given_secret_reaches_its_resource_as_a_secret_and_nothing_else(program: Program) -> None:
+    requests = program(told("hook"), {"hook": "https://example.org/T0P"})
+    found = next(r for r in requests.values() if r.name == "given-hook")
+    assert rpc.is_rpc_secret(rpc.deserialize_property(found.object["value"]))
+    assert {"parts", "value"} <= set(found.additionalSecretOutputs)
+    holding = {r.name for r in requests.values() if "T0P" in str(r.object)}
+    assert holding == {"given-hook"}
+
+
+def test_another_given_value_is_no_other_resource_and_no_more_than_that(program: Program) -> None:
+    one, other = (program(told("hook"), {"hook": value}) for value in ("https://a", "https://b"))
+    assert one.keys() == other.keys()
+    assert differing(one, other) == {"given-hook"}, "the mocks' fingerprint is the same; the real one is not"
+
+
+def test_a_secret_that_is_missing_or_plain_ends_the_program_with_what_to_type(program: Program) -> None:
+    with pytest.raises(pulumi.RunError) as caught:
+        program(told("gone", "plain", "there"), {"there": "x"}, {"plain": "https://example.org/T0P"})
+    said = str(caught.value)
+    assert "causeway secret gone components" in said
+    assert "causeway secret plain components" in said
+    assert "causeway secret there" not in said
+    assert "T0P" not in said

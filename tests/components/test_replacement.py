@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "rotation"
+GIVEN = "https://example.org/T0P"
+CHANGED = "T1P 'odd' \"$x\" {{ y }} \\n é\nsecond line\r\nthird"
 PROGRAM = """
 import os
 import here
@@ -21,6 +23,7 @@ from infra.providers.lifecycle import Managed
 opts = pulumi.ResourceOptions()
 secret = Secret("tunnel", "wireguard", "rotation", opts)
 pulumi.export("fingerprint", secret.fingerprint)
+Secret("given-hook", "given", "rotation", opts, pulumi.Config("causeway").require_secret("hook"))
 shelf = Managed(here.Shelf, "shelf", {"place": "left", "leafs": os.environ.get("LEAFS")}, opts)
 Managed(here.Proof, "proof", {"stands_since": pulumi.Output.all(shelf.ensured).apply(str)}, opts)
 """
@@ -72,8 +75,13 @@ class Project:
         (folder / "sitecustomize.py").write_text("import here")
         (folder / "state").mkdir()
         self.pulumi("stack", "init", STACK)
+        self.give(GIVEN)
 
-    def pulumi(self, *words: str, **environment: str) -> str:
+    def give(self, value: str) -> None:
+        """What `causeway secret hook` does."""
+        self.pulumi("config", "set", "--secret", "causeway:hook", "--stack", STACK, stdin=value)
+
+    def pulumi(self, *words: str, stdin: str = "", **environment: str) -> str:
         settings = {
             "PULUMI_BACKEND_URL": f"file://{self.folder / 'state'}",
             "PULUMI_CONFIG_PASSPHRASE": "of no worth",
@@ -86,13 +94,14 @@ class Project:
             ["pulumi", *words, "--non-interactive"],
             cwd=self.folder,
             env=os.environ | settings | environment,
-            text=True,
+            input=stdin.encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=300,
         )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        said = done.stdout.decode()
+        assert done.returncode == 0, said
+        return said
 
     def up(self, *words: str, **environment: str) -> str:
         return self.pulumi("up", "--yes", "--skip-preview", "--stack", STACK, *words, **environment)
@@ -102,10 +111,13 @@ class Project:
         found = json.loads(self.pulumi("stack", "export", "--stack", STACK, "--show-secrets"))
         return {r["urn"].rsplit("::", 1)[1]: r for r in found["deployment"]["resources"]}
 
+    def secret_file(self, name: str) -> Path:
+        return self.folder / ".causeway" / "stacks" / STACK / "secrets" / name
+
     def files(self) -> dict[str, str]:
-        """The secret's files."""
-        folder = self.folder / ".causeway" / "stacks" / STACK / "secrets"
-        return {path.name: path.read_text() for path in folder.iterdir()} if folder.exists() else {}
+        """The made secret's files."""
+        folder = self.secret_file("tunnel").parent
+        return {path.name: path.read_text() for path in folder.glob("tunnel*")} if folder.exists() else {}
 
     def proofs(self) -> list[str]:
         """What every proof so far has seen."""
@@ -159,4 +171,35 @@ def test_an_input_that_is_gone_reaches_the_resource(project: Project) -> None:
     shelf = project.resources()["shelf"]
     assert shelf["outputs"]["held"] == "none"
     assert "leafs" not in shelf["inputs"]
-    assert "4 unchanged" in project.up(), "the stack itself is the fourth"
+    assert "5 unchanged" in project.up(), "the stack itself is the fifth"
+
+
+def test_a_given_secret_follows_the_configuration_and_is_nowhere_in_plain_text(project: Project) -> None:
+    file, before = project.secret_file("given-hook"), project.resources()["given-hook"]
+    assert file.read_bytes().decode() == GIVEN
+    assert file.stat().st_mode & 0o777 == 0o600
+    project.give(CHANGED)
+    preview = project.pulumi("preview", "--diff", "--stack", STACK, LEAFS="two")
+    assert "given-hook" in preview
+    said = [preview, project.up("--diff", LEAFS="two")]
+    after = project.resources()["given-hook"]
+    assert file.read_bytes().decode() == CHANGED
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert after["outputs"]["fingerprint"] != before["outputs"]["fingerprint"]
+    assert after["created"] == before["created"], "it is not replaced"
+    said.append(project.pulumi("stack", "export", "--stack", STACK))
+    kept = [path for path in (project.folder / "state").rglob("*") if path.is_file()]
+    said += [path.read_bytes().decode(errors="replace") for path in (*kept, *project.folder.glob("Pulumi.*"))]
+    assert [text for text in said if "T0P" in text or "T1P" in text] == []
+
+
+def test_a_given_secret_with_odd_characters_is_no_drift(project: Project) -> None:
+    project.give(CHANGED)
+    project.up("--refresh", LEAFS="two")
+    before = project.resources()["given-hook"]["outputs"]["ensured"]
+    project.secret_file("given-hook").unlink()
+    project.up("--refresh", LEAFS="two")
+    after = project.resources()["given-hook"]["outputs"]
+    assert project.secret_file("given-hook").read_bytes().decode() == CHANGED
+    assert after["drift"] == []
+    assert after["ensured"] == before

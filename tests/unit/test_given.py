@@ -1,5 +1,7 @@
 """Secrets that users give: asked for, encrypted in the stack's file, handed on as others are."""
 
+import argparse
+import io
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,12 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from infra.checks import check_given
+from infra.commands import secret as command
 from infra.commands.secret import with_secret
 from infra.components import secret
 from infra.components.secret import GivenSecretLifecycle
 from infra.declaration import ClusterSpec
-from infra.errors import CausewayError
+from infra.errors import BadInputError, CausewayError
 from infra.ground.problem import Source
 
 INPUTS = {"stack": "s", "secret": "given-hook", "kind": "given", "value": "https://example.org/T0"}
@@ -30,15 +33,16 @@ def test_another_value_is_another_file_and_another_fingerprint(folder: Path) -> 
     file = folder / "given-hook"
     assert file.read_text() == "https://example.org/T0"
     assert file.stat().st_mode & 0o777 == 0o600
-    changed = INPUTS | {"value": "https://example.org/T1\nand more: 'odd'"}
+    changed = INPUTS | {"value": "https://example.org/T1\r\nand more: 'odd'"}
     second = GivenSecretLifecycle().ensure(changed, first)
-    assert file.read_text() == changed["value"]
+    assert file.read_bytes().decode() == changed["value"]
+    assert GivenSecretLifecycle().observe(changed | second) == []
     assert first["fingerprint"] != second["fingerprint"]
     assert "example" not in second["fingerprint"]
     assert "value" not in GivenSecretLifecycle.replace_on
     file.unlink()
     assert GivenSecretLifecycle().observe(changed | second) == []
-    assert file.read_text() == changed["value"], "a controller that lost it gets it back"
+    assert file.read_bytes().decode() == changed["value"], "a controller that lost it gets it back"
     GivenSecretLifecycle().remove(changed | second)
     assert not file.exists()
 
@@ -49,6 +53,22 @@ def test_an_empty_one_is_refused(folder: Path, empty: str) -> None:
         GivenSecretLifecycle().ensure(INPUTS | {"value": empty}, {})
     assert caught.value.hint == "./run exec causeway secret hook s"
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("piped", "said"), [(b"\xff\xfe", "is not UTF-8 text"), (b" \n\n", "is empty"), (b"", "is empty")]
+)
+def test_what_cannot_be_a_secret_is_refused_before_pulumi_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, piped: bytes, said: str
+) -> None:
+    file = tmp_path / "Pulumi.s.yaml"
+    file.write_text("config:\n  causeway:cluster: {}\n")
+    monkeypatch.setattr(command, "declaration_of", lambda _stack: file)
+    monkeypatch.setattr(command, "select_stack", lambda *_: pytest.fail("it went on"))
+    text = io.TextIOWrapper(io.BytesIO(piped), "utf-8", errors="surrogateescape", newline="\n")
+    monkeypatch.setattr("sys.stdin", text)
+    with pytest.raises(BadInputError, match=said):
+        command.run(argparse.Namespace(name="hook", stack="s"))
 
 
 def spec_of(*names: str) -> ClusterSpec:
