@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from infra import ROOT
+from infra.capabilities.monitoring.commands import write_page
+from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.wan.commands import print_measured
 from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
@@ -60,6 +62,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if checks.failed:
         raise CausewayError(f"stack {stack} stands, and its verification did not pass: {checks.report()}")
     show_standing(contract, measured, checks, started_at, time.monotonic() - started)
+    if contract.section(MonitoringSection):
+        write_page(contract, ROOT / stack_dir(stack) / "status.html")
     return ExitCode.FAILED if any(found.problem for found in measured) else ExitCode.OK
 
 

@@ -1,6 +1,5 @@
 """A plan as JSON for programs and as tables for people."""
 
-import html
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from infra.capabilities import capabilities
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground.capability import Report
 from infra.ground.nodes import PlannedNode
+from infra.ground.page import document
 from infra.planning.plan import Plan
 
 if TYPE_CHECKING:
@@ -40,25 +40,10 @@ def plan_json(spec: ClusterSpec, plan: Plan, stack: str | None) -> dict[str, Any
     }
 
 
-STYLE = (
-    "body{font:15px/1.5 sans-serif;max-width:46em;margin:2em auto;padding:0 1em;color:#222;background:#fff}"
-    "svg{width:100%;min-width:36em;height:auto;font-size:12px;fill:#222}polyline{fill:none;stroke:#06c;stroke-width:2}"
-    "circle{fill:#b30}.grid{stroke:#ccc}figure{margin:1.5em 0;overflow-x:auto}"
-    "table{margin:1.5em 0}td,th{padding:.1em 1.5em .1em 0;text-align:left}"
-    "caption{text-align:left;white-space:nowrap}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}svg{fill:#ddd}"
-    "polyline{stroke:#6bf}circle{fill:#f96}.grid{stroke:#444}}"
-)
-
-
 def plan_page(cluster: str, plan: Plan) -> str | None:
     """The page of all capabilities that have one, without script or other files; None where none has."""
     parts = [report.page() for report in _reports(plan) if report.page]
-    title = f"Plan of {html.escape(cluster)}"
-    head = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
-    )
-    return f"{head}<h1>{title}</h1>\n" + "\n".join(parts) + "\n</html>\n" if parts else None
+    return document(f"Plan of {cluster}", parts) if parts else None
 
 
 def _reports(plan: Plan) -> list[Report]:

@@ -150,6 +150,8 @@ def test_all_regions_are_seen_and_good(stack: Checkout) -> None:
         "shanghai": (1, 1),
     }
     assert [alert for one in found.values() for alert in one["alerts"]] == []
+    rules = stack.on_node(SERVERS["tokyo"], "cat", "/etc/prometheus/causeway-rules/base.yml")
+    assert f"causeway drift {stack.stack}" in rules
     assert all(one["problem"] is None and not one["drifted"] for one in found.values())
     (way,) = found["tokyo"]["ways"]
     assert way["declared_rtt_ms"] == 20

@@ -1,10 +1,11 @@
-"""The page of `causeway plan --html` as a browser shows it: wide and narrow, light and dark."""
+"""The pages of `causeway plan` and `causeway status` as a browser shows them: wide, narrow, light, dark."""
 
 import json
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from html import unescape
 from itertools import combinations
 from pathlib import Path
@@ -12,7 +13,10 @@ from typing import Any
 
 import pytest
 
-PROVES = ("reliability",)
+from infra.capabilities.monitoring.page import page as state_page
+from infra.capabilities.monitoring.state import Alert, RegionState, Way
+
+PROVES = ("reliability", "monitoring")
 
 ROOT = Path(__file__).resolve().parents[2]
 BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
@@ -34,7 +38,8 @@ document.body.dataset.seen = JSON.stringify({
     node => ({text: node.textContent, box: box(node), colour: style(node).fill}))),
   pictures: all("svg").map(box),
   curves: all("polyline").map(node => ({box: box(node), colour: style(node).stroke})),
-  marks: all("circle").map(node => ({box: box(node), colour: style(node).fill})),
+  marks: all("circle, rect").map(node => ({
+    box: box(node), colour: style(node).fill === "none" ? style(node).stroke : style(node).fill})),
 });
 </script>"""
 """What the page itself has none of: asks the browser where everything is, and in which colour."""
@@ -99,10 +104,64 @@ def overlap(one: list[float], other: list[float]) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
+def ruins(regions: int, nodes: int) -> list[RegionState]:
+    """Regions with all that may be wrong: nodes gone or different, alerts, a region that is not seen."""
+    names = [f"region-{number}" for number in range(regions)]
+    hosts = tuple(f"gpu-{number}" for number in range(nodes))
+    alert = Alert("NodeGone", "ticket", names[0], hosts[0], "It does not answer.", "./run up", "x", "now")
+    page = replace(alert, severity="page", name="RegionCutOff", summary="No WAN link answers. " * 5)
+    points = [(60.0 * minute, 0.5 + 0.4 * (minute % 7) / 7) for minute in range(180)]
+    good = [
+        RegionState(
+            name,
+            f"{name}-control-0",
+            nodes,
+            hosts=hosts,
+            gone=hosts[::9] if number else (),
+            drifted=dict.fromkeys(hosts[1::11], 3),
+            alerts=(page, alert) if number == 1 else (),
+            ways=tuple(Way(other, 71.5, 0.004, 70, 0.004) for other in names if other != name),
+            history={"share of the processors' time": points},
+        )
+        for number, name in enumerate(names)
+    ]
+    return [*good[:-1], replace(good[-1], problem="it cannot be asked")] if regions > 2 else good
+
+
+@pytest.fixture(name="state", params=[(1, 1), (2, 4), (4, 30), (3, 1250)], ids=str)
+def _state(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A page of the state of so many regions with so many nodes each."""
+    file = tmp_path / "state.html"
+    file.write_text(state_page("pacific", "site", ruins(*request.param)))
+    return file
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 500])
+def test_a_state_is_readable(browser: str, state: Path, tmp_path: Path, scheme: str, width: int) -> None:
+    readable(seen(browser, state, tmp_path, scheme, width), scheme)
+
+
+@pytest.mark.parametrize("width", [1280, 500])
+def test_the_labels_of_a_state_stand_apart(browser: str, state: Path, tmp_path: Path, width: int) -> None:
+    found = seen(browser, state, tmp_path, "light", width)
+    for picture, labels in zip(found["pictures"], found["labels"], strict=True):
+        for label in labels:
+            assert inside(label["box"], picture), label["text"]
+        for one, other in combinations(labels, 2):
+            assert not overlap(one["box"], other["box"]), f"{one['text']} hides {other['text']}"
+    for mark in found["marks"]:
+        assert any(inside(mark["box"], picture) for picture in found["pictures"])
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_page_is_readable(browser: str, page: Path, tmp_path: Path, scheme: str, width: int) -> None:
-    found = seen(browser, page, tmp_path, scheme, width)
+    readable(seen(browser, page, tmp_path, scheme, width), scheme)
+
+
+def readable(found: dict[str, Any], scheme: str) -> None:
+    """Whether all that is written and drawn stands out, and the page is no wider than the window."""
     assert (luminance(found["background"]) < 0.1) == (scheme == "dark")
     assert found["width"][0] <= found["width"][1], "the page itself is not moved sideways"
     for colour in {*found["texts"], *(label["colour"] for labels in found["labels"] for label in labels)}:

@@ -202,7 +202,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What each server answers, or what asking it ends in."""
     given_answers: dict[str, Any] = {}
 
-    def ask(_contract: Contract, server: str) -> dict[str, Any]:
+    def ask(_contract: Contract, server: str, _history: bool) -> dict[str, Any]:
         answer = given_answers.get(server, answers())
         if isinstance(answer, Exception):
             raise answer
@@ -280,6 +280,26 @@ def test_a_large_site_in_ruins_fits_on_one_screen(seen: dict[str, Any]) -> None:
     assert "0 of 1253" in text
     assert "and 1238 more" in text
     assert "\x1b[2J" not in text
+
+
+def test_a_page_says_what_the_screen_says_and_no_node_writes_it(
+    seen: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = {**ALERT, "annotations": {"summary": "<script>alert(1)</script>", "command": "'\"&"}}
+    curve = [{"metric": {}, "values": [[0, "1"], [60, "NaN"], [120, "3"]]}]
+    history = {"nodes that answer": curve, "share of the processors' time": []}
+    seen["r0-control-0"] = answers(alerts=[odd], history=history)
+    contract = chain(2, nodes=3)
+    commands.write_page(contract, tmp_path / "state.html")
+    assert str(tmp_path / "state.html") in capsys.readouterr().out
+    text = (tmp_path / "state.html").read_text()
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "\x1b" not in text
+    assert text.count('<rect class="gone"') == text.count('class="cross"') == 2 + 6
+    assert text.count("<polyline") == 1
+    with pytest.raises(CausewayError, match="cannot be written"):
+        commands.write_page(contract, tmp_path / "none" / "state.html")
 
 
 SPEC = importlib.util.spec_from_file_location(

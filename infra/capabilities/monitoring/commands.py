@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -13,9 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from infra import ROOT
-from infra.capabilities.monitoring.state import Alert, RegionState, cluster_state
+from infra.capabilities.monitoring.page import page
+from infra.capabilities.monitoring.state import Alert, RegionState, cluster_state, word
 from infra.commands.arguments import add_stack
-from infra.errors import ExitCode
+from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.stack import stack_dir
 
@@ -29,6 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_stack(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON for programs")
+    form.add_argument(
+        "--html", metavar="FILE", type=Path, help="write a page for people, with the last hours"
+    )
     form.add_argument(
         "--watch", nargs="?", type=seconds, const=10.0, metavar="SECONDS", help="again and again, every 10 s"
     )
@@ -47,6 +52,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
     if arguments.watch is not None:
         return _watch(contract, arguments.watch)
+    if arguments.html:
+        return verdict(write_page(contract, arguments.html))
     states = cluster_state(contract)
     if arguments.json:
         print(json.dumps(as_json(contract, states), indent=2))
@@ -54,6 +61,18 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         console = Console(width=None if sys.stdout.isatty() else 160)
         console.print(screen(contract, states))
     return verdict(states)
+
+
+def write_page(contract: Contract, file: Path) -> list[RegionState]:
+    """The page of a cluster's state; CausewayError where the file cannot be written."""
+    states = cluster_state(contract, history=True)
+    try:
+        file.write_text(page(contract.cluster, contract.stack, states), encoding="utf-8")
+    except OSError as error:
+        raise CausewayError(f"{file} cannot be written: {error.strerror}") from None
+    again = f"./run exec causeway status {contract.stack}"
+    print(f"{file.absolute()} shows the state of stack {contract.stack}; {again} shows it again")
+    return states
 
 
 def verdict(states: Sequence[RegionState]) -> ExitCode:
@@ -113,10 +132,9 @@ def _cells(state: RegionState) -> list[str]:
     pages = sum(alert.severity == "page" for alert in state.alerts)
     tickets = len(state.alerts) - pages
     told = [f"{number} {what}" for number, what in ((pages, "page"), (tickets, "ticket")) if number]
-    word = "act now" if pages else "look into" if tickets or state.drifted or state.gone else "good"
     return [
         state.name,
-        word,
+        word(state),
         f"{state.up} of {state.declared}",
         ", ".join(told) or "none",
         str(len(state.drifted)) + (f", {len(state.blind)} unknown" if state.blind else ""),

@@ -88,6 +88,7 @@ def _prometheus(name: str, contract: Contract, section: MonitoringSection) -> di
     return {
         "prometheus_authority": str(secret_file(contract.stack, AUTHORITY)),
         "prometheus_cluster": contract.cluster,
+        "prometheus_stack": contract.stack,
         "prometheus_region": name,
         "prometheus_interval_s": section.interval_s,
         "prometheus_retention_days": section.time_days,

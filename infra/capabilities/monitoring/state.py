@@ -5,6 +5,7 @@ What servers answer is text from nodes: numbers are read as numbers, names are s
 
 import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,9 +35,16 @@ QUERIES: Mapping[str, str] = {
     "unsent": "max(vmagent_remotewrite_pending_data_bytes)",
 }
 """What each server is asked."""
+HISTORY: Mapping[str, str] = {
+    "share of the processors' time": 'region:cpu:busy_ratio{cluster=""}',
+    "nodes that answer": 'region:nodes:up{cluster=""}',
+    "slowest way to another region, s": 'max(region:path_rtt_seconds{cluster=""})',
+}
+"""What a page has curves of."""
+HISTORY_S, HISTORY_STEP_S = 3 * 3600, 60
 ASK = """
-import json, ssl, sys, urllib.parse, urllib.request
-address, queries = sys.argv[1], json.loads(sys.argv[2])
+import json, ssl, sys, time, urllib.parse, urllib.request
+address, queries, history, seconds, step = sys.argv[1], *map(json.loads, sys.argv[2:6])
 tls = "/etc/prometheus/tls/"
 context = ssl.create_default_context(cafile=tls + "ca.pem")
 context.load_cert_chain(tls + "prometheus.pem", tls + "prometheus-key.pem")
@@ -46,6 +54,9 @@ def get(path, **words):
         return json.load(answer)["data"]
 found = {name: get("query", query=query)["result"] for name, query in queries.items()}
 found["alerts"] = [one for one in get("alerts")["alerts"] if one["state"] == "firing"]
+now = time.time()
+span = {"start": now - seconds, "end": now, "step": step}
+found["history"] = {name: get("query_range", query=text, **span)["result"] for name, text in history.items()}
 print(json.dumps(found))
 """
 
@@ -97,6 +108,10 @@ class RegionState:
     """Link → whether packets came back, as this region's gateways measured."""
     busy: float | None = None
     """Share of the processors' time."""
+    hosts: tuple[str, ...] = ()
+    """All that are declared, in natural order."""
+    history: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """What → (seconds since 1970, value) of the last hours; empty where that was not asked for."""
     unsent_bytes: float | None = None
     """What waits to be sent to the global region."""
 
@@ -106,24 +121,36 @@ class RegionState:
         return self.declared - len(self.gone)
 
 
-def cluster_state(contract: Contract) -> list[RegionState]:
-    """All regions, asked side by side. BadInputError for a cluster without monitoring."""
+def word(state: RegionState) -> str:
+    """A region's state in a word or two."""
+    if state.problem:
+        return "not seen"
+    if any(alert.severity == "page" for alert in state.alerts):
+        return "act now"
+    return "look into" if state.alerts or state.drifted or state.gone else "good"
+
+
+def cluster_state(contract: Contract, *, history: bool = False) -> list[RegionState]:
+    """All regions, asked side by side. BadInputError for a cluster without monitoring.
+
+    `history`: also the last hours, for curves.
+    """
     section = contract.section(MonitoringSection)
     if section is None:
         raise BadInputError(
             f"stack {contract.stack} declares no monitoring", hint="declare `monitoring: {kind: prometheus}`"
         )
     with ThreadPoolExecutor(max_workers=len(section.regions)) as several:
-        return list(several.map(lambda name: _region(name, contract, section), section.regions))
+        return list(several.map(lambda name: _region(name, contract, section, history), section.regions))
 
 
-def _region(name: str, contract: Contract, section: MonitoringSection) -> RegionState:
+def _region(name: str, contract: Contract, section: MonitoringSection, history: bool) -> RegionState:
     region = section.regions[name]
     hosts = contract.region_hosts(name)
     unknown = [Way(path.region, None, None, path.rtt_ms, path.loss_ratio) for path in region.paths]
     blank = RegionState(name, region.server, len(hosts), ways=tuple(unknown))
     try:
-        return _read(_ask(contract, region.server), blank, hosts, section)
+        return _read(_ask(contract, region.server, history), blank, hosts, section)
     except CausewayError as error:
         problem = sentence(f"{region.server} cannot be asked: {error.message}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -131,12 +158,13 @@ def _region(name: str, contract: Contract, section: MonitoringSection) -> Region
     return RegionState(name, region.server, len(hosts), problem=problem, ways=tuple(unknown))
 
 
-def _ask(contract: Contract, server: str) -> dict[str, Any]:
+def _ask(contract: Contract, server: str, history: bool) -> dict[str, Any]:
     user = contract.regions[contract.region_of(server)].ssh_user
     become = [] if user == "root" else ["sudo", "-n"]
     address = str(contract.hosts[server].address)
-    # ssh makes one line of its words: what has spaces goes in quotes, which neither text contains.
-    remote = [*become, "python3", "-", address, f"'{json.dumps(QUERIES)}'"]
+    words = (QUERIES, HISTORY if history else {}, HISTORY_S, HISTORY_STEP_S)
+    # ssh makes one line of its words.
+    remote = [*become, "python3", "-", address, *(shlex.quote(json.dumps(word)) for word in words)]
     argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, *remote]
     answer = json.loads(run(argv, stdin=ASK, timeout_s=PATIENCE_S))
     if not isinstance(answer, dict):
@@ -177,6 +205,10 @@ def _read(
         ),
         links={name: value == 1 for name, value in _by("link", answer["link_up"])},
         busy=_one(answer["cpu"]),
+        hosts=hosts,
+        history={
+            name: _curve(answer["history"][name]) for name in HISTORY if name in answer.get("history", {})
+        },
         unsent_bytes=_one(answer["unsent"]),
     )
 
@@ -187,6 +219,12 @@ def _by(label: str, result: Any) -> Iterator[tuple[str, float]]:
         value = float(one["value"][1])
         if math.isfinite(value):
             yield one_line(str(one["metric"].get(label, "")), LONGEST), value
+
+
+def _curve(result: Any) -> list[tuple[float, float]]:
+    """The points of the one series there is."""
+    points = ((float(at), float(value)) for at, value in (result[0]["values"] if result else ()))
+    return [(at, value) for at, value in points if math.isfinite(at) and math.isfinite(value)]
 
 
 def _one(result: Any) -> float | None:

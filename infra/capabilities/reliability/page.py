@@ -7,6 +7,7 @@ from math import inf, log10
 
 from infra.capabilities.reliability.outlook import Outlook, gains
 from infra.capabilities.reliability.simulation import spread
+from infra.ground.page import table
 
 WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM, TOP = 640, 264, 56, 24, 44, 12
 POINTS = 80
@@ -51,18 +52,12 @@ def fragment(outlook: Outlook, lines: Sequence[str]) -> str:
     )
     best = sorted(gains(outlook).items(), key=lambda item: -item[1])
     bought = [(what, f"{100 * gain:+.2f}") for what, gain in best]
-    parts.append(_table("What one more brings, in points of goodput", ("", "points"), bought))
+    parts.append(table("What one more brings, in points of goodput", ("", "points"), bought))
     pools = [
         (one.pool, f"{one.nodes:,}", f"{one.mean_away:.2f}", str(one.spares_needed)) for one in outlook.pools
     ]
-    parts.append(_table("Spares of each pool by itself", ("pool", "nodes", "away", "spares"), pools))
+    parts.append(table("Spares of each pool by itself", ("pool", "nodes", "away", "spares"), pools))
     return "\n".join(parts)
-
-
-def _table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{escape(value)}</td>" for value in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
 
 
 def _figure(
