@@ -52,21 +52,23 @@ ROLES = (
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
-    """By region where the authority is; by pool which interfaces are the fabric's."""
+    """By region where the authority is; by pool whether there are GPUs, and which ports are the fabric's."""
     section = contract.section(MonitoringSection)
     if section is None:
         return {}
     authority = str(secret_file(contract.stack, AUTHORITY))
-    groups = {group_name("region", name): {"node_exporter_authority": authority} for name in section.regions}
+    groups: dict[str, dict[str, Any]] = {
+        group_name("region", name): {"node_exporter_authority": authority} for name in section.regions
+    }
     ports: dict[str, set[str]] = defaultdict(set)
     fabric = contract.section(FabricSection)
     for host, nics in fabric.hosts.items() if fabric else ():
         ports[contract.hosts[host].pool].update(nic.name for nic in nics)
-    pools = {
-        group_name("pool", key): {"node_exporter_fabric_interfaces": sorted(own)}
-        for key, own in ports.items()
-    }
-    return {"node_exporter": {**groups, **pools}}
+    for key, pool in contract.pools.items():
+        own: dict[str, Any] = {"node_exporter_xids": True} if pool.gpus else {}
+        own |= {"node_exporter_fabric_interfaces": sorted(ports[key])} if ports[key] else {}
+        groups |= {group_name("pool", key): own} if own else {}
+    return {"node_exporter": groups}
 
 
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:

@@ -6,8 +6,6 @@ SERIES_PER_NODE = 1_500
 """What a node has at most for this estimate; node_exporter with its filters gives 800 to 1,300."""
 BYTES_PER_SAMPLE = 2.0
 """One to two on disk (Prometheus' documentation, "Operational aspects")."""
-MEMORY_PER_SERIES = 3_000
-"""Bytes (Robust Perception, "How much RAM does Prometheus 2.x need", for 2.20 and newer)."""
 GIB, DAY_S = 2**30, 86_400
 ROOM = 1.2
 """Blocks are compacted beside what they replace."""
@@ -30,8 +28,3 @@ def size_gib(monitoring: MonitoringSpec, regions: tuple[RegionSpec, ...]) -> flo
         return monitoring.retention.size_gib
     largest = max(map(nodes, regions))
     return max(0.5, round(gib_per_day(monitoring, largest) * monitoring.retention.time_days, 1))
-
-
-def memory_gib(count: int) -> float:
-    """What the series of `count` nodes take in memory."""
-    return count * SERIES_PER_NODE * MEMORY_PER_SERIES / GIB

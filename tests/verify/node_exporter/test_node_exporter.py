@@ -3,9 +3,10 @@
 from testinfra.host import Host
 
 from tests.verify.monitoring import TLS, refuses_strangers
-from tests.verify.support import Expect
+from tests.verify.support import Expect, VerdictRecorder
 
 UNIT = "prometheus-node-exporter.service"
+XIDS = "causeway-xid"
 
 
 def test_no_answer_without_a_certificate(host: Host, expect: Expect) -> None:
@@ -28,3 +29,14 @@ def test_others_leave_metrics_where_it_reads_them(host: Host, expect: Expect) ->
 def test_it_comes_back(host: Host) -> None:
     shown = host.run(f"systemctl show -P Restart -P UnitFileState -P ActiveState {UNIT}").stdout.split()
     assert sorted(shown) == ["active", "always", "enabled"]
+
+
+def test_xids_are_counted(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.node_exporter_xids:
+        verdict.not_declared("no GPUs")
+    file = f"{expect.node_exporter_textfile_dir}/causeway_xid.prom"
+    *lines, now = host.run(f"systemctl start {XIDS}.service && cat {file}; date +%s").stdout.splitlines()
+    read = next(line for line in lines if line.startswith("causeway_gpu_xid_read_timestamp_seconds "))
+    assert 0 <= int(now) - int(read.split()[1]) <= 60
+    shown = host.run(f"systemctl show -P UnitFileState -P ActiveState {XIDS}.timer").stdout.split()
+    assert sorted(shown) == ["active", "enabled"]
