@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from infra.ground.contract import SCHEMA_VERSION
+from infra.inventory.roles import role_order
 
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "roles" / "wan_gateway" / "tasks"
@@ -81,8 +82,7 @@ def machine(tmp_path: Path, files: dict[str, str], playbook: str, **variables: A
     (tmp_path / "play.yml").write_text(playbook)
     known = {"ansible_connection": "local", "ansible_host": ADDRESS, "wan_gateway_links": [LINK], **variables}
     known |= {"causeway_contract_version": SCHEMA_VERSION, "causeway_region": "here"}
-    features = ("base", "tcp_tuning", "roce", "drift_watch", "wan_gateway", "consul")
-    groups = ["region_here", "pool_here_edge", "role_gateway", *(f"feature_{name}" for name in features)]
+    groups = ["region_here", "pool_here_edge", "role_gateway", *(f"feature_{role}" for role in role_order())]
     inventory = {name: {"hosts": {"edge": None}} for name in groups}
     inventory["all"] = {"hosts": {"edge": known}}  # type: ignore[dict-item]
     (tmp_path / "hosts.yml").write_text(json.dumps(inventory))
