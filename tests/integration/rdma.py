@@ -12,6 +12,8 @@ from tests.integration.checkout import Checkout
 ROCE_PORT = 4791
 WRITE_S = 5
 ATTEMPTS = 5
+PATIENCE_S = 60
+"""For one attempt: connecting takes a second, where no datagram of it is lost."""
 RATE = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE)
 """A row of perftest's table: bytes, iterations, peak, average, messages."""
 WATCH = """
@@ -52,13 +54,13 @@ def write(checkout: Checkout, writer: str, reader: str, device: str, address: st
     """Write from one node to another through RDMA-CM, in packets of 4096 bytes; MiB/s on average.
 
     perftest reports no rate where it cannot tell how fast the processor counts, as in a virtual machine on a
-    busy host: then it is tried again.
+    busy host, and waits for ever for an answer that was lost: then it is tried again.
     """
     words = f"ib_write_bw -R -d {device} -m 4096 -D {WRITE_S}"
     for _ in range(ATTEMPTS):
         listen = f"pkill ib_write_bw; setsid {words} >/tmp/ib_write_bw.log 2>&1 & sleep 2"
         checkout.ssh(reader, listen)
-        done = checkout.ssh(writer, f"{words} {address} 2>&1 || true")
+        done = checkout.ssh(writer, f"timeout {PATIENCE_S} {words} {address} 2>&1 || true")
         if row := RATE.search(done):
             return float(row[1])
     raise AssertionError(f"no rate in {ATTEMPTS} attempts:\n{done}")
