@@ -64,6 +64,10 @@ def test_lines_in_two_portions_count_as_in_one(lines: list[str], at: int) -> Non
         assert line.startswith("#") or len(line.rsplit(" ", 1)) == 2
 
 
+def test_a_look_is_never_told_to_be_in_the_future() -> None:
+    assert f"{xid.READ} 1\n" in xid.metrics({"cursor": "", "counts": {}}, 1.9)
+
+
 @pytest.fixture
 def node(tmp_path: Path) -> Any:
     """Runs the program with a journal of these lines; the metrics it left."""

@@ -70,7 +70,7 @@ def metrics(state: dict, now: float) -> str:
     for key, count in sorted(state["counts"].items()):
         pci, number, action = key.split(" ")
         lines.append(f'{NAME}{{pci="{pci}",xid="{number}",action="{action}"}} {count}')
-    lines += [f"# HELP {READ} When the log was last read.", f"# TYPE {READ} gauge", f"{READ} {now:.0f}"]
+    lines += [f"# HELP {READ} When the log was last read.", f"# TYPE {READ} gauge", f"{READ} {int(now)}"]
     return "\n".join(lines) + "\n"
 
 

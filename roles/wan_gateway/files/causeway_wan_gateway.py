@@ -227,7 +227,7 @@ def exposition(metrics: Metrics, now: float) -> Iterator[str]:
                 yield f'causeway_wan_link_{metric}{{link="{link}"}} {value:.9g}'
     yield "# HELP causeway_wan_probe_timestamp_seconds when the links were last measured"
     yield "# TYPE causeway_wan_probe_timestamp_seconds gauge"
-    yield f"causeway_wan_probe_timestamp_seconds {now:.0f}"
+    yield f"causeway_wan_probe_timestamp_seconds {int(now)}"
 
 
 def write(path: Path, text: str) -> None:
