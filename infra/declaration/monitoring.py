@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from infra.declaration.base import Float, Int, Mailbox, ModelName, Server, Spec, UserName
+from infra.declaration.logs import LogsSpec
 
 Severity = Literal["page", "ticket"]
 
@@ -87,6 +88,8 @@ class PrometheusMonitoring(Spec):
     """Hours that a region may be cut off for, without a gap in what the global region knows afterwards."""
     receivers: tuple[Receiver, ...] = ()
     """Who is told of alerts."""
+    logs: LogsSpec | None = None
+    """Where the nodes' journals are kept; unset means on the nodes alone."""
 
 
 MonitoringSpec = PrometheusMonitoring

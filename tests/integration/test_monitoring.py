@@ -6,6 +6,7 @@ The tests are one story. While the link between the regions is cut, what each do
 import json
 import re
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +19,11 @@ from ruamel.yaml import YAML
 
 from tests.integration.checkout import Checkout, commit, cut, two_regions, wait_for
 
-PROVES = ("monitoring", "node_exporter", "prometheus", "alertmanager", "metrics_service")
+PROVES = (
+    *("monitoring", "node_exporter", "prometheus", "alertmanager", "metrics_service"),
+    *("logs", "log_store", "log_shipper"),
+)
+TOOLS = ("victoria-logs",)
 HEARERS = {"tokyo": "tokyo-gpu-0", "shanghai": "shanghai-control-0"}
 """Region → the node with a receiver of its alerts, and of all others'."""
 SERVERS = {"tokyo": "tokyo-control-0", "shanghai": "shanghai-control-0"}
@@ -78,6 +83,7 @@ def declaration(checkout: Checkout) -> dict[str, Any]:
         "retention": {"time_days": 1},
         "global_region": "tokyo",
         "receivers": receivers,
+        "logs": {"kind": "victorialogs", "retention_days": 1, "size_gib": 0.5, "queue_mib": 32},
     }
     return two_regions(checkout, monitoring=monitoring, waves=[["tokyo", "shanghai"]])
 
@@ -200,6 +206,54 @@ def test_an_alert_reaches_its_receivers_and_resolves(stack: Checkout) -> None:
     for region in SERVERS:
         provoke(stack, region, 0)
     wait_for(lambda: told("resolved") == wanted, "each to be told that it is over", RESOLVES_S)
+
+
+def logged(stack: Checkout, *words: str) -> list[dict[str, str]]:
+    """What `causeway logs` finds."""
+    said = stack.run("exec", "causeway", "logs", stack.stack, *words, "--json", "--limit", "1000")
+    return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+
+
+def test_a_line_is_found_in_its_region(stack: Checkout) -> None:
+    nodes = {"tokyo-gpu-0": "tokyo", "shanghai-control-0": "shanghai"}
+    mark = uuid.uuid4().hex
+    for node in nodes:
+        stack.on_node(node, "logger", "-t", "trial", f"{mark} token={PART}")
+    wanted = {(node, region, f"{mark} token=[scrubbed]") for node, region in nodes.items()}
+
+    def found(*words: str) -> set[tuple[str, str, str]]:
+        return {(line["node"], line["region"], line["_msg"]) for line in logged(stack, f'"{mark}"', *words)}
+
+    wait_for(lambda: found() == wanted, "both lines, each in its region")
+    assert {node for node, *_ in found("--region", "tokyo")} == {"tokyo-gpu-0"}
+    assert {node for node, *_ in found("--node", "shanghai-control-0")} == {"shanghai-control-0"}
+    (counted,) = logged(stack, f'"{mark}" | stats count() lines', "--region", "tokyo")
+    assert counted["lines"] == "1"
+
+
+def test_a_store_that_is_away_and_a_shipper_that_is_killed_lose_no_line(stack: Checkout) -> None:
+    gate, shipper, node = "causeway-log-gate", "causeway-log-shipper", "tokyo-gpu-0"
+    mark = uuid.uuid4().hex
+    say = f'for i in $(seq $1 $2); do echo "{mark} $i"; done | logger -t trial'
+    stack.on_node(SERVERS["tokyo"], "systemctl", "stop", gate)
+    try:
+        for first, last in ((1, 200), (201, 400)):
+            stack.on_node(node, "sh", "-c", say, "say", str(first), str(last))
+            stack.on_node(node, "systemctl", "kill", "--signal=KILL", shipper)
+        stack.on_node(SERVERS["tokyo"], "systemctl", "kill", "--signal=KILL", "victoria-logs")
+    finally:
+        stack.on_node(SERVERS["tokyo"], "systemctl", "start", gate)
+    wanted = {f"{mark} {number}" for number in range(1, 401)}
+    wait_for(lambda: {line["_msg"] for line in logged(stack, f'"{mark}"')} == wanted, "all lines", 120)
+
+
+def test_a_nodes_key_for_logs_opens_no_store_and_no_exporter(stack: Checkout) -> None:
+    folder = "/etc/causeway-logs/shipper"
+    key = f"--cert {folder}/certificate.pem --key {folder}/key.pem --cacert {folder}/store-ca.pem"
+    for name, port in (("tokyo-control-0", 9428), ("tokyo-control-0", 9090), ("shanghai-control-0", 9100)):
+        url = f"https://{stack.address(name)}:{port}/metrics"
+        asked = f"curl --silent {key} {url} && echo answered || true"
+        assert stack.on_node("tokyo-gpu-0", "sh", "-c", asked) == ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The nodes' journals, kept by region."""

@@ -1,0 +1,162 @@
+"""Logs as planned, handed on and asked for: whose store is where, what may stand in an answer."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.capabilities import variables
+from infra.capabilities.logs import commands
+from infra.capabilities.logs.section import LogsSection
+from infra.declaration import ClusterSpec
+from infra.errors import HARMFUL, BadInputError, CausewayError, ExitCode
+from infra.ground.contract import Contract
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
+from tests.unit.test_monitoring import contract_of
+
+LOGS = {"kind": "victorialogs", "retention_days": 7, "size_gib": 2}
+
+
+@given(control=st.integers(1, 5), regions=st.integers(1, 4))
+def test_a_region_keeps_its_own_lines_beside_its_metrics_where_it_can(control: int, regions: int) -> None:
+    names = [f"r{number}" for number in range(regions)]
+    links = [("r0", name) for name in names[1:]]
+    contract = contract_of(dict.fromkeys(names, (control, 1)), links, logs=LOGS)
+    stores = contract.need(LogsSection).stores
+    told = variables(contract)["log_shipper"]
+    for name in names:
+        assert contract.region_of(stores[name]) == name
+        assert stores[name] == f"{name}-control-{min(control, 2) - 1}"
+        assert told[f"region_{name}"]["log_shipper_store"] == str(contract.hosts[stores[name]].address)
+
+
+def test_without_logs_nobody_is_told_of_them() -> None:
+    contract = contract_of({"r0": (1, 1)}, [])
+    assert contract.section(LogsSection) is None
+    assert "log_store" not in variables(contract)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["_msg", "_time", "node", "unit", "lines"]), st.text(max_size=60), min_size=1
+    )
+)
+def test_a_line_is_one_line_and_no_command_of_a_terminals(fields: dict[str, str]) -> None:
+    text = commands.shown(fields)
+    assert not HARMFUL.search(text)
+    assert "\n" not in text
+    assert len(text) <= commands.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("30s", 30), ("15m", 900), ("2h", 7200), ("7d", 604_800), ("1w", 604_800)]
+)
+def test_a_length_of_time(text: str, value: int) -> None:
+    assert commands.seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "5", "0m", "-1h", "1y", "1h30m", "1234567s"])
+def test_no_length_of_time(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no length of time"):
+        commands.seconds(text)
+
+
+@pytest.fixture(name="asked")
+def _asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Answers by store, and the words that each was asked with; a stack of two regions stands."""
+    contract = contract_of({"tokyo": (2, 1), "shanghai": (1, 1)}, [("tokyo", "shanghai")], logs=LOGS)
+    found: dict[str, Any] = {"words": {}, "contract": contract}
+
+    def answer(_contract: Contract, host: str, words: dict[str, str]) -> str:
+        found["words"][host] = words
+        if isinstance(said := found[host], Exception):
+            raise said
+        return str(said)
+
+    monkeypatch.setattr(commands, "load_contract", lambda _path: contract)
+    monkeypatch.setattr(commands, "_answer", answer)
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    return found
+
+
+def run(*words: str) -> ExitCode:
+    parser = argparse.ArgumentParser()
+    commands.add_arguments(parser)
+    return commands.run(parser.parse_args(words))
+
+
+def line(at: str, node: str, text: str) -> str:
+    return json.dumps({"_time": at, "node": node, "unit": "a.service", "_msg": text}) + "\n"
+
+
+def test_lines_of_all_regions_stand_in_order(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["tokyo-control-1"] = line("2026-01-02T00:00:03Z", "tokyo-gpu-0", "three") + "no json\n[]\n"
+    asked["shanghai-control-0"] = line("2026-01-02T00:00:01Z", "shanghai-gpu-0", "one\x1b[2J")
+    assert run() == ExitCode.OK
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("2026-01-02T00:00:01Z shanghai-gpu-0 a: one")
+    assert "\x1b" not in first
+    assert second == "2026-01-02T00:00:03Z tokyo-gpu-0 a: three"
+
+
+def test_a_region_that_cannot_be_asked_is_named_and_the_others_answer(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["tokyo-control-1"] = CausewayError("no route")
+    asked["shanghai-control-0"] = line("2026-01-02T00:00:01Z", "shanghai-gpu-0", "one")
+    assert run() == ExitCode.FAILED
+    said = capsys.readouterr()
+    assert "one" in said.out
+    assert "tokyo-control-1 cannot be asked: no route" in said.err
+
+
+def test_a_query_that_no_store_understands_is_the_users_to_mend(asked: dict[str, Any]) -> None:
+    refused = json.dumps({"refused": "cannot parse query [error |]: unexpected pipe"})
+    asked["tokyo-control-1"] = asked["shanghai-control-0"] = refused
+    with pytest.raises(BadInputError, match="refuses the query: cannot parse") as caught:
+        run("local", "error |")
+    assert "LogsQL" in str(caught.value)
+
+
+def test_a_node_is_asked_of_its_own_region_only(asked: dict[str, Any]) -> None:
+    asked["shanghai-control-0"] = ""
+    assert run("local", 'x" or *', "--node", "shanghai-gpu-0") == ExitCode.OK
+    ((host, words),) = asked["words"].items()
+    assert host == "shanghai-control-0"
+    assert json.loads(words["extra_filters"]) == {"node": "shanghai-gpu-0"}
+    assert words["query"] == 'x" or *'
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [(("--region", "tokio"), "is not a region"), (("--node", "tokyo-gpu-9"), "is not a node")],
+)
+@pytest.mark.usefixtures("asked")
+def test_who_is_not_there_cannot_be_asked(words: tuple[str, str], text: str) -> None:
+    with pytest.raises(BadInputError, match=text) as caught:
+        run(*words)
+    assert "did you mean tokyo" in str(caught.value)
+
+
+def test_a_stack_without_logs_says_how_to_have_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spec = ClusterSpec.model_validate(
+        {
+            "name": "p",
+            "regions": [
+                {"name": "r", "cidr": "10.1.0.0/16", "pools": [{"name": "c", "role": "control", "count": 1}]}
+            ],
+        }
+    )
+    contract = build_contract(spec, make_plan(spec), "s")
+    monkeypatch.setattr(commands, "load_contract", lambda _path: contract)
+    monkeypatch.setattr(commands, "ROOT", tmp_path)
+    with pytest.raises(BadInputError, match="keeps no logs") as caught:
+        run()
+    assert "logs: {kind: victorialogs}" in str(caught.value)
