@@ -5,6 +5,8 @@ checkout keeps working. Values that many hosts share stand once, on their pool o
 """
 
 import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from ipaddress import IPv4Address, IPv4Network
@@ -83,6 +85,16 @@ class HostContract(Part):
     ssh_port: int = 22
 
 
+@dataclass(frozen=True)
+class Declared:
+    """A value of the declaration that alerts compare with: a region's series `causeway_declared_<name>`."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Beside `region`."""
+
+
 class Section(Part):
     """What one capability says in the contract: only what the inventory, the roles and the checks read.
 
@@ -91,6 +103,11 @@ class Section(Part):
 
     capability: ClassVar[str]
     """Its name. A mapping inside of a part has to keep its own order (`in_natural_order`)."""
+
+    def declared(self, contract: "Contract", region: str) -> Iterator[Declared]:
+        """What its rules for Prometheus compare with in one region."""
+        del contract, region
+        yield from ()
 
 
 def _sections(value: Any) -> Any:

@@ -147,6 +147,9 @@ def _declared(name: str, contract: Contract, section: MonitoringSection) -> list
     for key, pool in contract.pools.items():
         if pool.region == name:
             add("nodes", count[key], pool=pool.name, node_role=pool.role)
+    for part in contract.sections.values():
+        for one in part.declared(contract, name):
+            add(one.name, one.value, **one.labels)
     return found
 
 
