@@ -10,7 +10,7 @@ from typing import Any, cast
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 
-NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability", "monitoring", "logs")
+NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability", "monitoring", "logs", "energy")
 """Every capability there is; those that another one needs or uses are before it."""
 
 

@@ -26,7 +26,17 @@ from infra.ground.rules.pools import GPUS_PER_NODE, NIC_GBPS
 PAGE = ROOT / "docs" / "declaration.md"
 BEGIN, END = "<!-- generated: fields and rules -->", "<!-- end of generated text -->"
 
-UNITS = {"ms": "ms", "mbps": "Mbit/s", "pct": "%", "bytes": "bytes", "gbps": "Gbit/s", "gib": "GiB", "m": "m"}
+UNITS = {
+    "ms": "ms",
+    "mbps": "Mbit/s",
+    "pct": "%",
+    "bytes": "bytes",
+    "gbps": "Gbit/s",
+    "gib": "GiB",
+    "m": "m",
+    "w": "W",
+    "kw": "kW",
+}
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (ClusterSpec, "regions"): "at least 1",
     (RegionSpec, "pools"): f"1 to {MAX_POOLS}",

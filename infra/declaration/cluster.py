@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from infra.declaration.base import KeyLine, Spec
 from infra.declaration.discovery import DiscoverySpec
+from infra.declaration.energy import EnergySpec
 from infra.declaration.link import WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import RegionSpec
@@ -26,6 +27,8 @@ class ClusterSpec(Spec):
     """How services are found; unset means that none is."""
     monitoring: MonitoringSpec | None = None
     """How the cluster is watched, and who is told; unset means that it is not."""
+    energy: EnergySpec | None = None
+    """What is drawn, what may be, and what it costs; unset means that power is not planned or watched."""
     reliability: ReliabilitySpec | None = None
     """How often things fail and what a job does about it; unset means that it is not planned."""
     waves: tuple[tuple[str, ...], ...] = ()

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[2]
 WATCHES = sorted(path.parent for path in ROOT.glob("infra/capabilities/*/watch/alerts.yaml"))
 SEVERITIES = {"page", "ticket", "info"}
-WATCHED = {"base", "discovery", "drift_watch", "fabric", "monitoring", "wan"}
+WATCHED = {"base", "discovery", "drift_watch", "energy", "fabric", "monitoring", "wan"}
 OWN_REGION = {"Watchdog"}
 """Alerts that get their region from the Prometheus that sends them, and are of no use to count by region."""
 
@@ -115,12 +115,20 @@ def test_a_silent_case_lies_beside_one_that_fires(watch: Path) -> None:
     for test in read(watch / "tests.yaml")["tests"]:
         given = {re.match(r"[\w:]+", series["series"])[0] for series in test["input_series"]}  # type: ignore[index]
         for case in test.get("alert_rule_test", []):
-            about = asked[case["alertname"]]
-            about += "".join(text for name, text in recorded.items() if name in about)
+            about = with_recorded(asked[case["alertname"]], recorded)
             # A name, or the pattern of one; a range such as [5m:30s] is no part of it.
             wanted = re.findall(r"[A-Za-z_:](?:[\w:]|\[[0-9]-[0-9]\])*", about)
             met = {name for name in given for pattern in wanted if re.fullmatch(pattern, name)}
             assert met or case["alertname"] in OWN_REGION or test["name"] in UNRELATED, test["name"]
+
+
+def with_recorded(expression: str, recorded: dict[str, str]) -> str:
+    """The expression, and those that record what it reads, and what these read."""
+    read = {name: text for name, text in recorded.items() if name in expression}
+    if not read:
+        return expression
+    rest = {name: text for name, text in recorded.items() if name not in read}
+    return expression + with_recorded("\n".join(read.values()), rest)
 
 
 @each_watch

@@ -1,0 +1,1 @@
+"""What nodes draw, what they may draw, and what it costs."""
