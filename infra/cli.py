@@ -31,16 +31,16 @@ ROOMS = ROOT / "infra" / "capabilities"
 
 
 def all_commands() -> dict[str, tuple[str, str]]:
-    """Those above and the capabilities', each in `commands.py` of its package, which says `COMMAND, SUMMARY`.
+    """Those above and the capabilities': each module `commands` or `commands_…` says `COMMAND, SUMMARY`.
 
     They are read, not imported: what one command needs is no other's business.
     """
     found = dict(COMMANDS)
-    for file in sorted(ROOMS.glob("*/commands.py")):
+    for file in sorted(ROOMS.glob("*/commands*.py")):
         name, summary = _said(file)
         if name in found:
             raise ValueError(f"two commands {name}: {found[name][0]}, {file}")
-        found[name] = (f"infra.capabilities.{file.parent.name}.commands", summary)
+        found[name] = (f"infra.capabilities.{file.parent.name}.{file.stem}", summary)
     return found
 
 

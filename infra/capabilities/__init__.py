@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
+from infra.ground.dashboard import Dashboard
 
 NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability", "monitoring", "logs", "energy")
 """Every capability there is; those that another one needs or uses are before it."""
@@ -25,6 +26,13 @@ def with_watch() -> tuple[str, ...]:
 def alerts_of(name: str) -> Path:
     """A capability's rules for Prometheus."""
     return FOLDER / name / "watch" / "alerts.yaml"
+
+
+def dashboards() -> tuple[Dashboard, ...]:
+    """Every capability's, where `watch/dashboards.py` is."""
+    having = (name for name in NAMES if (FOLDER / name / "watch" / "dashboards.py").is_file())
+    modules = (import_module(f"{__name__}.{name}.watch.dashboards") for name in having)
+    return tuple(one for module in modules for one in module.DASHBOARDS)
 
 
 def has_section(name: str) -> bool:

@@ -29,7 +29,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 }
 """Layer → the modules and packages in it, the highest layer first. The longest name that fits counts."""
 IN_ROOMS = {"resources": "components", "commands": "commands"}
-"""Modules of a capability that are in a higher layer than the rest of it."""
+"""Modules of a capability that are in a higher layer than the rest of it, with what follows a `_`."""
 PURE = ("declaration", "ground", "capabilities", "checks", "planning")
 """Layers that import neither Pulumi nor Ansible."""
 TOOLS = ("pulumi", "ansible", "ansible_runner", "ansible_mitogen")
@@ -69,7 +69,9 @@ def is_module(name: str) -> bool:
 
 def layer_of(module: str) -> str:
     """The layer that a module is in. KeyError for a module of others."""
-    if module.startswith("infra.capabilities.") and (own := IN_ROOMS.get(module.rpartition(".")[2])):
+    if module.startswith("infra.capabilities.") and (
+        own := IN_ROOMS.get(module.rpartition(".")[2].partition("_")[0])
+    ):
         return own
     fits = {
         prefix: layer
