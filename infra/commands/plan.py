@@ -13,6 +13,7 @@ from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_declaration, declaration_file, stack_of
 from infra.commands.check import problems_json
 from infra.errors import BadInputError, CausewayError, ExitCode
+from infra.ground.page import save
 from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json, plan_page, print_plan
 
@@ -70,10 +71,7 @@ def _write_page(path: Path, plan: Plan, cluster: str) -> None:
     text = plan_page(cluster, plan)
     if text is None:
         raise BadInputError("nothing that is declared has a page", hint="declare reliability")
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CausewayError(f"{path} cannot be written: {error.strerror}") from None
+    save(path, text)
 
 
 def _fabrics(arguments: argparse.Namespace, plan: Plan) -> ExitCode:

@@ -1,19 +1,23 @@
-"""The pages of `causeway plan` and `causeway status` as a browser shows them: wide, narrow, light, dark."""
+"""The pages of `causeway plan` and `causeway status` as a browser shows them: wide, narrow, light, dark; and
+how one that is served renews itself."""
 
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
-from itertools import combinations
+from itertools import combinations, count
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from infra.capabilities.monitoring.page import page as state_page
+from infra.capabilities.monitoring.serve import PLACE, Fresh, Handler, Server, listen
 from infra.capabilities.monitoring.state import Alert, RegionState, Way
 
 PROVES = ("reliability", "monitoring")
@@ -152,6 +156,76 @@ def test_the_labels_of_a_state_stand_apart(browser: str, state: Path, tmp_path: 
             assert not overlap(one["box"], other["box"]), f"{one['text']} hides {other['text']}"
     for mark in found["marks"]:
         assert any(inside(mark["box"], picture) for picture in found["pictures"])
+
+
+class Renewed(Fresh):
+    """Looks whenever it is asked, until so many answers were given."""
+
+    most = 100
+
+    def text(self) -> str:
+        if self.most == 0:
+            raise OSError("gone")
+        self.most -= 1
+        self.again()
+        return super().text()
+
+
+@pytest.fixture(name="served")
+def _served() -> Iterator[tuple[Renewed, Server]]:
+    numbers = count(1)
+    fresh = Renewed(lambda: (state_page(f"look-{next(numbers)}", "s", ruins(2, 4), top=PLACE), ""), 2)
+    servers = listen(fresh, 0)
+    Thread(target=servers[0].serve_forever, daemon=True).start()
+    yield fresh, servers[0]
+    servers[0].shutdown()
+    for server in servers:
+        server.server_close()
+
+
+def looked_at(browser: str, server: Server, folder: Path) -> str:
+    """What stands on a served page after seven seconds of the browser's time."""
+    command = [
+        browser,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
+    command += ["--virtual-time-budget=7000", "--dump-dom", f"http://127.0.0.1:{server.port}/"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_a_served_page_renews_itself_and_is_never_loaded_anew(
+    browser: str, served: tuple[Renewed, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+    answer = Handler.do_GET
+
+    def do_get(handler: Handler) -> None:
+        loads.append(handler.headers.get("Sec-Fetch-Dest", ""))
+        answer(handler)
+
+    monkeypatch.setattr(Handler, "do_GET", do_get)
+    text = looked_at(browser, served[1], tmp_path)
+    shown = re.search(r"<h1>Cluster look-(\d+),", text)
+    assert shown
+    assert int(shown[1]) >= 3
+    assert re.search(r"Seen <b>[0-2] s</b> ago", text)
+    assert 'class="wrong"' not in text
+    assert loads.count("document") == 1
+    assert "empty" in loads
+
+
+def test_a_page_whose_server_is_gone_stays_and_says_so(
+    browser: str, served: tuple[Renewed, Server], tmp_path: Path
+) -> None:
+    served[0].most = 1
+    text = looked_at(browser, served[1], tmp_path)
+    assert "<h1>Cluster look-1," in text
+    assert re.search(r"Seen <b>[5-7] s</b> ago", text)
+    assert 'class="wrong"' in text
+    assert "Nothing answers any more" in text
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,15 +15,19 @@ from rich.text import Text
 
 from infra import ROOT
 from infra.capabilities.monitoring.page import page
-from infra.capabilities.monitoring.state import Alert, RegionState, cluster_state, word
+from infra.capabilities.monitoring.serve import PLACE, PORT, Fresh, serve
+from infra.capabilities.monitoring.state import Alert, RegionState, cluster_state, monitored, word
 from infra.commands.arguments import add_stack
-from infra.errors import CausewayError, ExitCode
+from infra.errors import ExitCode
 from infra.ground.contract import Contract, load_contract
+from infra.ground.names import some
+from infra.ground.page import save
 from infra.stack import stack_dir
 
 COMMAND, SUMMARY = "status", "show the state of a cluster: regions, links, nodes, alerts, drift"
 MOST_LINES = 12
 """Of one kind: what is worse than that is a number."""
+EVERY_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", metavar="FILE", type=Path, help="write a page for people, with the last hours"
     )
     form.add_argument(
-        "--watch", nargs="?", type=seconds, const=10.0, metavar="SECONDS", help="again and again, every 10 s"
+        "--watch",
+        nargs="?",
+        type=seconds,
+        const=EVERY_S,
+        metavar="SECONDS",
+        help=f"again and again, every {EVERY_S:g} s",
     )
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        type=port,
+        const=PORT,
+        metavar="PORT",
+        help=f"keep the page fresh at http://localhost:{PORT}, for this machine only; --watch says how often",
+    )
+    parser.set_defaults(refuse=parser.error)
 
 
 def seconds(text: str) -> float:
@@ -47,9 +65,19 @@ def seconds(text: str) -> float:
     return value
 
 
+def port(text: str) -> int:
+    """A TCP port; 0 for any that is free."""
+    value = int(text)
+    if not 0 <= value <= 65_535:
+        raise ValueError(text)
+    return value
+
+
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Ask every region; FAILED when one cannot be asked, or somebody has to act at once."""
-    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    contract = contract_of(arguments.stack)
+    if arguments.serve is not None:
+        return _serve(contract, arguments)
     if arguments.watch is not None:
         return _watch(contract, arguments.watch)
     if arguments.html:
@@ -63,13 +91,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return verdict(states)
 
 
+def contract_of(stack: str) -> Contract:
+    """The contract as it is now. CausewayError for a stack that does not stand."""
+    return load_contract(ROOT / stack_dir(stack) / "contract.json")
+
+
 def write_page(contract: Contract, file: Path) -> list[RegionState]:
     """The page of a cluster's state; CausewayError where the file cannot be written."""
     states = cluster_state(contract, history=True)
-    try:
-        file.write_text(page(contract.cluster, contract.stack, states), encoding="utf-8")
-    except OSError as error:
-        raise CausewayError(f"{file} cannot be written: {error.strerror}") from None
+    save(file, page(contract.cluster, contract.stack, states))
     again = f"./run exec causeway status {contract.stack}"
     print(f"{file.absolute()} shows the state of stack {contract.stack}; {again} shows it again")
     return states
@@ -100,6 +130,25 @@ def _watch(contract: Contract, every_s: float) -> ExitCode:
             time.sleep(every_s)
     except KeyboardInterrupt:
         return ExitCode.OK
+
+
+def _serve(contract: Contract, arguments: argparse.Namespace) -> ExitCode:
+    # A group of argparse's is of options of which any two contradict each other; --watch goes with this one.
+    for other in ("json", "html"):
+        if getattr(arguments, other):
+            arguments.refuse(f"argument --serve: not allowed with argument --{other}")
+    monitored(contract)
+    fresh = Fresh(lambda: look(contract.stack), arguments.watch or EVERY_S)
+    return serve(fresh, arguments.serve, f"the state of stack {contract.stack}")
+
+
+def look(stack: str) -> tuple[str, str]:
+    """The page of what stands now; where no region at all is seen, what an older page has to say of that."""
+    contract = contract_of(stack)
+    states = cluster_state(contract, history=True)
+    unseen = [state.problem for state in states if state.problem]
+    text = page(contract.cluster, contract.stack, states, top=PLACE)
+    return text, "; ".join(unseen) if len(unseen) == len(states) else ""
 
 
 def screen(contract: Contract, states: Sequence[RegionState]) -> RenderableType:
@@ -177,12 +226,7 @@ def _nodes(states: Sequence[RegionState]) -> list[str]:
     lines = []
     for state in states:
         if state.gone:
-            lines.append(f"{state.name}: no answer from {_some(state.gone)}")
+            lines.append(f"{state.name}: no answer from {some(state.gone)}")
         if state.drifted:
-            lines.append(f"{state.name}: differ from what was sealed: {_some(list(state.drifted))}")
+            lines.append(f"{state.name}: differ from what was sealed: {some(state.drifted)}")
     return lines
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_LINES
-    return ", ".join(names[:MOST_LINES]) + (f" and {more} more" if more > 0 else "")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from infra.capabilities.monitoring.state import RegionState, Way, word
+from infra.ground.names import some
 from infra.ground.page import document, table
 
 STYLE = (
@@ -14,6 +15,7 @@ STYLE = (
     ".not{fill:#767676}"
     ".map text,.nodes text{text-anchor:middle}.nodes{min-width:0}.map{max-width:40em}"
     ".ok{fill:none;stroke:#2a7d2a}.gone{fill:#b30;stroke:#b30}.differs{fill:#8a5a00;stroke:#8a5a00}"
+    ".wrong{border-left:.4em solid #b30;padding-left:.6em;font-weight:bold}"
     ".cross{stroke:#fff;stroke-width:2}.small{min-width:0;max-width:40em}td{vertical-align:top}"
     "@media(prefers-color-scheme:dark){.ok{stroke:#7c7}.good{fill:#7c7}.look{fill:#fc6}.act{fill:#f96}"
     ".not{fill:#999}.gone{fill:#f96;stroke:#f96}.differs{fill:#fc6;stroke:#fc6}.cross{stroke:#181818}"
@@ -26,10 +28,16 @@ WIDE, HIGH = 600, 90
 MOST_ALERTS = 200
 
 
-def page(cluster: str, stack: str, states: Sequence[RegionState], at: datetime | None = None) -> str:
-    """Everything that is known of all regions. Text of nodes is escaped; shapes say what colours say."""
+def page(
+    cluster: str, stack: str, states: Sequence[RegionState], at: datetime | None = None, top: str = ""
+) -> str:
+    """Everything that is known of all regions. Text of nodes is escaped; shapes say what colours say.
+
+    `top`: a fragment that stands before all else.
+    """
     when = (at or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M:%S UTC")
-    parts = [f"<p>As of {when}; each region by its own server.</p>"]
+    parts = [top] if top else []
+    parts.append(f"<p>As of {when}; each region by its own server.</p>")
     parts += [_map(states)] if len(states) > 1 else []
     parts.append(_regions(states))
     parts += [
@@ -140,8 +148,8 @@ def _nodes(state: RegionState) -> str:
     wide, high = columns * CELL + 4, rows * CELL + 4
     grid = f'<svg class="nodes" style="max-width:{wide}px" viewBox="0 0 {wide} {high}">{"".join(cells)}</svg>'
     said = [f"{state.up} of {state.declared} nodes of {state.name} answer"]
-    said += [f"no answer (cross): {_some(state.gone)}"] if state.gone else []
-    said += [f"differ from what was sealed (disc): {_some(list(state.drifted))}"] if state.drifted else []
+    said += [f"no answer (cross): {some(state.gone)}"] if state.gone else []
+    said += [f"differ from what was sealed (disc): {some(state.drifted)}"] if state.drifted else []
     return f"<figure>{grid}<figcaption>{html.escape('; '.join(said))}</figcaption></figure>"
 
 
@@ -155,11 +163,6 @@ def _cell(x: int, y: int, host: str, gone: bool, differences: int) -> str:
         shape = f'<rect class="ok" x="{x}" y="{y}" width="10" height="10"/>'
     says = f"{host}: " + ("no answer" if gone else f"{differences} differ" if differences else "good")
     return f"<g><title>{html.escape(says)}</title>{shape}</g>"
-
-
-def _some(names: Sequence[str], most: int = 12) -> str:
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _history(state: RegionState) -> Iterator[str]:

@@ -6,8 +6,9 @@ What servers answer is text from nodes: numbers are read as numbers, names are s
 import json
 import math
 import shlex
+import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,18 +131,39 @@ def word(state: RegionState) -> str:
     return "look into" if state.alerts or state.drifted or state.gone else "good"
 
 
-def cluster_state(contract: Contract, *, history: bool = False) -> list[RegionState]:
-    """All regions, asked side by side. BadInputError for a cluster without monitoring.
-
-    `history`: also the last hours, for curves.
-    """
+def monitored(contract: Contract) -> MonitoringSection:
+    """What is monitored; BadInputError for a cluster without monitoring."""
     section = contract.section(MonitoringSection)
     if section is None:
         raise BadInputError(
             f"stack {contract.stack} declares no monitoring", hint="declare `monitoring: {kind: prometheus}`"
         )
-    with ThreadPoolExecutor(max_workers=len(section.regions)) as several:
-        return list(several.map(lambda name: _region(name, contract, section, history), section.regions))
+    return section
+
+
+def cluster_state(contract: Contract, *, history: bool = False) -> list[RegionState]:
+    """All regions, asked side by side. BadInputError for a cluster without monitoring.
+
+    `history`: also the last hours, for curves.
+    """
+    section = monitored(contract)
+    asked = [_begun(name, contract, section, history) for name in section.regions]
+    return [one.result() for one in asked]
+
+
+def _begun(name: str, contract: Contract, section: MonitoringSection, history: bool) -> Future[RegionState]:
+    """One region, asked in a thread for which no program waits at its end: an executor's threads are waited
+    for, and Ctrl-C would take as long as a region that does not answer."""
+    future = Future[RegionState]()
+
+    def ask() -> None:
+        try:
+            future.set_result(_region(name, contract, section, history))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return future
 
 
 def _region(name: str, contract: Contract, section: MonitoringSection, history: bool) -> RegionState:
