@@ -9,9 +9,10 @@ from pathlib import Path
 from infra import ROOT
 from infra.commands.arguments import add_stack
 from infra.drift import report
+from infra.drift.page import DriftPage, write_page
 from infra.drift.scan import scan_stack
 from infra.errors import BadInputError, ExitCode
-from infra.ground.contract import load_contract
+from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import helper_roles, role_order
 from infra.stack import stack_dir
 
@@ -44,12 +45,14 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.coverage:
         return _coverage(arguments.role)
     stack = arguments.stack
-    chosen = hosts_of(stack, arguments.region, arguments.host)
+    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    chosen = hosts_of(contract, arguments.region, arguments.host)
     reports = scan_stack(stack, chosen, roles=arguments.role, thorough=arguments.thorough)
     if arguments.json:
         reports = report.each(reports, lambda found: print(json.dumps(report.as_json(stack, found))))
     elif arguments.html:
-        reports = report.write_html(arguments.html, stack, reports)
+        pools = {name: host.pool for name, host in contract.hosts.items()}
+        reports = write_page(arguments.html, DriftPage(stack, pools, arguments.role), reports)
     else:
         reports = report.each(reports, lambda found: report.print_host(stack, found))
     summary = report.Summary()
@@ -59,9 +62,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return summary.exit_code
 
 
-def hosts_of(stack: str, regions: list[str], hosts: list[str]) -> list[str]:
+def hosts_of(contract: Contract, regions: list[str], hosts: list[str]) -> list[str]:
     """The hosts that --region and --host leave. BadInputError for a name that is none."""
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     _known("region", regions, contract.regions)
     _known("host", hosts, contract.hosts)
     return [

@@ -13,6 +13,7 @@ from infra.drift.kinds import kind_of
 from infra.errors import one_line
 
 HostState = Literal["clean", "drift", "stale", "not sealed", "unreachable", "failed"]
+NOT_SCANNED = ("unreachable", "failed")
 RoleState = Literal["clean", "drift", "stale", "not sealed", "orphaned"]
 """Given up: the declaration does not have it any more, and nothing took off what it made."""
 MANIFEST_ROLE = "manifest"
@@ -38,7 +39,12 @@ class Difference:
 
     def __str__(self) -> str:
         """In one line: what, and how it differs."""
-        return one_line(f"{self.kind} {self.key}: {explain(self.kind, self.expected, self.found, self.key)}")
+        return one_line(f"{self.kind} {self.key}: {self.said}")
+
+    @property
+    def said(self) -> str:
+        """How it differs, in words, some of which may be the node's."""
+        return explain(self.kind, self.expected, self.found, self.key)
 
 
 @dataclass
@@ -102,11 +108,12 @@ class HostReport:
 
     def repair_command(self, stack: str) -> str:
         """What brings the host back; plain Ansible."""
-        tags = ",".join(self.drifted_roles)
-        return (
-            f"./run exec ansible-playbook playbooks/repair.yml -i inventories/{stack} "
-            f"--limit {self.host} --tags {tags}"
-        )
+        return f"{repair_command(stack)} --limit {self.host} --tags {','.join(self.drifted_roles)}"
+
+
+def repair_command(stack: str) -> str:
+    """What brings a whole stack back; plain Ansible."""
+    return f"./run exec ansible-playbook playbooks/repair.yml -i inventories/{stack}"
 
 
 def explain(kind: str, expected: Mapping[str, Any], found: Mapping[str, Any], key: str = "") -> str:

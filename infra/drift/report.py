@@ -1,25 +1,19 @@
-"""Shows what a scan found, node by node: for people on a terminal or a page, for programs as JSON."""
+"""Shows what a scan found, node by node: for people on a terminal, for programs as JSON."""
 
-import html
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
-from infra.drift.findings import Difference, HostReport
+from infra.drift.findings import NOT_SCANNED, Difference, HostReport
 from infra.errors import ExitCode, one_line
-
-STYLE = (
-    "body{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}"
-    "pre{background:#f4f4f4;padding:.6em;overflow:auto}.clean{color:#2a7}.drift,.failed,.unreachable{color:#b30}"
-)
 
 
 @dataclass
 class Summary:
-    """Counts over all nodes; small, however many there are."""
+    """Counts over nodes; small, however many there are."""
 
-    states: dict[str, int] = field(default_factory=dict)
+    states: Counter[str] = field(default_factory=Counter)
     differences: int = 0
     unsettled: int = 0
     uncovered: set[str] = field(default_factory=set)
@@ -27,12 +21,12 @@ class Summary:
 
     def add(self, report: HostReport) -> None:
         """Count one node."""
-        self.states[report.state] = self.states.get(report.state, 0) + 1
+        self.states[report.state] += 1
         self.differences += len(report.differences)
         self.unsettled += len(report.unsettled_roles)
         for role, part in report.roles.items():
             self.uncovered |= {f"{role}: {task}" for task in part.uncovered}
-        if report.state in ("unreachable", "failed"):
+        if report.state in NOT_SCANNED:
             self.unscanned.append(report.host)
 
     @property
@@ -42,11 +36,21 @@ class Summary:
             return ExitCode.DRIFT
         return ExitCode.FAILED if self.unscanned else ExitCode.OK
 
-    def __str__(self) -> str:
+    @property
+    def nodes(self) -> int:
+        """How many were asked."""
+        return self.states.total()
+
+    def headlines(self) -> list[str]:
+        """What a page and a terminal begin, or end, with."""
         counts = ", ".join(f"{count} {state}" for state, count in sorted(self.states.items()))
-        lines = [f"{sum(self.states.values())} nodes: {counts or 'none'}; {self.differences} differences"]
+        lines = [f"{self.nodes} nodes: {counts or 'none'}; {self.differences} differences"]
         if self.unsettled:
             lines.append(f"{self.unsettled} roles on nodes are stale or not sealed: converge them (./run up)")
+        return lines
+
+    def __str__(self) -> str:
+        lines = self.headlines()
         if self.unscanned:
             lines.append(f"not scanned: {', '.join(self.unscanned[:20])}")
         lines += [f"uncovered, look with --check: {task}" for task in sorted(self.uncovered)]
@@ -99,24 +103,3 @@ def _host_lines(stack: str, report: HostReport) -> Iterator[str]:
 def _origin(difference: Difference) -> str:
     since = f"since {difference.since}; " if difference.since else ""
     return f"{since}made by task “{difference.task}”"
-
-
-def write_html(file: Path, stack: str, reports: Iterator[HostReport]) -> Iterator[HostReport]:
-    """A page with a section per node, written as the reports come. OSError when it cannot be."""
-    with file.open("w") as page:
-        title = f"Drift of stack {html.escape(stack)}"
-        page.write(f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>')
-        page.write(f"<style>{STYLE}</style><h1>{title}</h1>\n")
-        summary = Summary()
-        for report in reports:
-            page.write(_section(stack, report))
-            summary.add(report)
-            yield report
-        page.write(f"<h2>Together</h2><pre>{html.escape(str(summary))}</pre></html>\n")
-
-
-def _section(stack: str, report: HostReport) -> str:
-    name, state, message = html.escape(report.host), report.state, html.escape(one_line(report.message))
-    lines = list(host_lines(stack, report))
-    body = f"<pre>{html.escape(chr(10).join(lines[1:]))}</pre>" if lines[1:] else ""
-    return f'<h2>{name} <small class="{state}">{state}</small></h2><p>{message}</p>{body}\n'

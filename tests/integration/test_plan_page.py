@@ -1,4 +1,4 @@
-"""The pages of `causeway plan` and `causeway status` as a browser shows them: wide, narrow, light, dark; and
+"""The pages of `causeway plan`, `status` and `drift` as a browser shows them: wide, narrow, light, dark; and
 how one that is served renews itself."""
 
 import json
@@ -19,6 +19,7 @@ import pytest
 from infra.capabilities.monitoring.page import page as state_page
 from infra.capabilities.monitoring.serve import PLACE, Fresh, Handler, Server, listen
 from infra.capabilities.monitoring.state import Alert, RegionState, Way
+from tests.unit.test_drift_page import page_of, site
 
 PROVES = ("reliability", "monitoring")
 
@@ -34,12 +35,16 @@ const all = query => [...document.querySelectorAll(query)];
 const edges = it => [it.left, it.top, it.right, it.bottom];
 const box = node => edges(node.getBoundingClientRect());
 const style = node => getComputedStyle(node);
+all("details").forEach(node => { node.open = true; });
 document.body.dataset.seen = JSON.stringify({
   width: [document.documentElement.scrollWidth, innerWidth],
   background: style(document.body).backgroundColor,
-  texts: all("h1, h2, li, p, figcaption, td, th, caption").map(node => style(node).color),
+  texts: all("h1, h2, li, p, figcaption, td, th, caption, pre, summary, small, b, code").map(
+    node => style(node).color),
   labels: all("svg").map(svg => [...svg.querySelectorAll("text")].map(
     node => ({text: node.textContent, box: box(node), colour: style(node).fill}))),
+  moved: all("table").map(table => table.parentElement).filter(
+    node => node.scrollWidth > node.clientWidth).map(node => node.textContent),
   pictures: all("svg").map(box),
   curves: all("polyline").map(node => ({box: box(node), colour: style(node).stroke})),
   marks: all("circle, rect").map(node => ({
@@ -156,6 +161,18 @@ def test_the_labels_of_a_state_stand_apart(browser: str, state: Path, tmp_path: 
             assert not overlap(one["box"], other["box"]), f"{one['text']} hides {other['text']}"
     for mark in found["marks"]:
         assert any(inside(mark["box"], picture) for picture in found["pictures"])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 500])
+@pytest.mark.parametrize("nodes", [8, 1250])
+def test_drift_is_readable(browser: str, tmp_path: Path, nodes: int, scheme: str, width: int) -> None:
+    file = tmp_path / "drift.html"
+    file.write_text(page_of(site(nodes)), encoding="utf-8")
+    found = seen(browser, file, tmp_path, scheme, width)
+    readable(found, scheme)
+    assert len(found["texts"]) > 50
+    assert found["moved"] == [], "every table fits as well"
 
 
 class Renewed(Fresh):

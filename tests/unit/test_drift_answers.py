@@ -23,6 +23,7 @@ from infra.drift.assembly import PYTHON, script
 from infra.drift.findings import HostReport, text_diff
 from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.page import DriftPage
 from infra.drift.probe import entries_of, request_of
 from infra.drift.repair import host_plan
 from infra.ground.contract import Contract
@@ -259,7 +260,10 @@ def can_be_shown(found: HostReport) -> None:
     """To people, to programs, to Pulumi and to Ansible."""
     lines = list(report.host_lines("s", found))
     assert not [line for line in lines if CONTROLS.search(line) or "\n" in line]
-    report._section("s", found).encode()
+    page = DriftPage("s", {found.host: "pool"})
+    page.add(found)
+    assert not CONTROLS.search(page.text().replace("\n", ""))
+    page.text().encode()
     json.dumps(report.as_json("s", found)).encode()
     planned = host_plan(found, load_manifest("s", found.host) or Manifest(host=found.host))
     json.dumps(asdict(planned), allow_nan=False).encode()

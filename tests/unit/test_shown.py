@@ -48,7 +48,6 @@ def test_what_a_scan_found_is_shown_line_by_line() -> None:
         assert not line.startswith("node: clean")
     harmless(str(odd))
     harmless(found.unsettled("base"))
-    report._section("s", found).encode()
 
 
 def test_errors_of_ansible_ssh_and_checks_are_shown_as_text() -> None:
