@@ -10,7 +10,7 @@ from infra.pulumi_cli import without_salt
 from tests.integration.checkout import ROOT, Checkout, commit
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "drift_watch", "verification")
-TOOLS = ("consul",)
+TOOLS = ("consul", "victoria-logs")
 NODES = {
     f"{region}-{name}"
     for region in ("tokyo", "shanghai")

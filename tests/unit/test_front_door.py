@@ -94,19 +94,21 @@ BEGUN = 'CACHE=/nowhere; . "$SETUP"; begin_tool() { echo "$@"; }; begin_tools "$
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [
-        (("up",), True),
-        (("up", "no-such-stack"), False),
-        (("test",), True),
-        (("test", "quick"), False),
-        (("test", "quick", "molecule-consul-default"), True),
-        (("test", "integration-existing-wan"), True),
-        (("test", "existing"), True),
-        (("test", "integration-stack"), False),
-        (("down",), False),
-        (("exec", "true"), False),
+        (("up",), ["consul", "victoria-logs"]),
+        (("up", "no-such-stack"), []),
+        (("test",), ["consul", "victoria-logs"]),
+        (("test", "quick"), []),
+        (("test", "quick", "molecule-consul-default"), ["consul"]),
+        (("test", "integration-existing-wan"), ["consul"]),
+        (("test", "existing"), ["consul"]),
+        (("test", "integration-monitoring"), ["victoria-logs"]),
+        (("test", "log_shipper"), ["victoria-logs"]),
+        (("test", "integration-stack"), []),
+        (("down",), []),
+        (("exec", "true"), []),
     ],
 )
-def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: bool) -> None:
+def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...], wanted: list[str]) -> None:
     done = subprocess.run(
         ["bash", "-euc", BEGUN, "bash", *words],
         env={**os.environ, "ROOT": str(ROOT), "SETUP": str(ROOT / "toolchain" / "setup.sh")},
@@ -115,7 +117,7 @@ def test_a_tool_is_obtained_early_only_for_what_needs_it(words: tuple[str, ...],
         text=True,
     )
     begun = [line.split() for line in done.stdout.splitlines()]
-    assert [name for name, *_ in begun] == ["consul"] * wanted
+    assert [name for name, *_ in begun] == wanted
     for name, _, version, folder in begun:
         assert folder == f"/nowhere/{name}-{version}"
         assert re.fullmatch(r"[0-9.]+", version)
