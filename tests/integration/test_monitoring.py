@@ -285,6 +285,8 @@ def test_a_store_that_is_away_and_a_shipper_that_is_killed_lose_no_line(stack: C
         stack.on_node(SERVERS["tokyo"], "systemctl", "kill", "--signal=KILL", "victoria-logs")
     finally:
         stack.on_node(SERVERS["tokyo"], "systemctl", "start", gate)
+    well = "curl --silent http://127.0.0.1:9428/health || true"
+    wait_for(lambda: stack.on_node(SERVERS["tokyo"], "sh", "-c", well) == "OK", "the store to be back")
     wanted = {f"{mark} {number}" for number in range(1, 401)}
     wait_for(lambda: {line["_msg"] for line in logged(stack, f'"{mark}"')} == wanted, "all lines", 120)
 
