@@ -9,7 +9,7 @@ VENV=$CACHE/venv-$(sha256sum "$ROOT/requirements.lock" | cut -c 1-12)
 PULUMI_VERSION=3.259.0
 PULUMI_OLDEST=3.200.0
 PULUMI=$CACHE/pulumi-$PULUMI_VERSION
-SPACE_NEEDED_GIB=10 # the environment 0.5, Go's caches while building Pulumi 3.5 and Consul 4, the node image and podman's copy 1.2
+SPACE_NEEDED_GIB=10 # the environment 0.5, Go's caches while building Pulumi 3.5, Consul 4 and VictoriaLogs 0.5, the node image and podman's copy 1.2
 
 set_up() { # set_up WORDS…: those that ./run was called with
   mkdir -p "$LOGS" "$CACHE" "$STATE/pulumi"
