@@ -162,7 +162,8 @@ def test_a_datacenter_without_a_majority_goes_on_by_the_steps_in_the_docs(stack:
     for name in lost:
         stack.on_node(name, "systemctl", "stop", "consul")
     wait_for(lambda: "No cluster leader" in tried(stack, survivor, "kv put story/majority x"), "no leader")
-    assert resolves(stack, CLIENT, "ssh.service.consul"), "what was known goes on being answered"
+    # The client's agent may ask one of the lost servers first, and give up before it tries the next.
+    wait_for(lambda: resolves(stack, CLIENT, "ssh.service.consul"), "what was known to be answered on")
     page = (stack.folder / "docs" / "operations.md").read_text()
     alone, back = re.findall(
         r"<!-- run by tests/integration/test_consul.py -->\n```sh\n(.*?)```", page, re.DOTALL
