@@ -3,11 +3,15 @@
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import TypeVar
 
 from infra.errors import CausewayError
 
+T = TypeVar("T")
 STDERR_LINES = 5
 """How many of a failed command's last lines go into the error."""
 
@@ -67,3 +71,18 @@ def _start(
         ) from None
     except subprocess.TimeoutExpired:
         raise CausewayError(f"`{shlex.join(argv)}` did not end within {timeout_s:g} s", hint) from None
+
+
+def begun(work: Callable[[], T]) -> Future[T]:
+    """Work in a thread that no program waits for at its end: an executor's threads are waited for, and Ctrl-C
+    would take as long as a machine that does not answer."""
+    future = Future[T]()
+
+    def go() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=go, daemon=True).start()
+    return future

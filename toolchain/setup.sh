@@ -178,7 +178,7 @@ tested_with() { # tested_with NAME WORDS…: whether a word names a step that ne
     [[ $word != *"$name"* ]] || return 0
     for file in $(grep -ls "^TOOLS = .*\"$name\"" "$ROOT"/tests/integration/test_*.py); do
       step=${file##*/test_} step=integration-${step%.py}
-      [[ $word != "${step//_/-}" ]] && ! sed -n '/^PROVES = (/,/)$/p' "$file" | grep -q "\"$word\"" || return 0
+      [[ $word != "${step//_/-}" ]] && ! sed -n '/^PROVES = (/{:more;/)$/!{N;b more};p}' "$file" | grep -q "\"$word\"" || return 0
     done
   done
   return 1

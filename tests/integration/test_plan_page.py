@@ -75,21 +75,20 @@ def _page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def browsed(browser: str, folder: Path, *words: str) -> str:
+    """The document as the browser has it after a page was read."""
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += [f"--user-data-dir={folder / 'profile'}", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
 def seen(browser: str, page: Path, folder: Path, scheme: str, width: int) -> dict[str, Any]:
     """What the browser shows of the page, in pixels from its upper left corner."""
     copy = folder / "seen.html"
     copy.write_text(page.read_text().replace("</html>", f"{LOOK}</html>"))
     preference = {"dark": 0, "light": 1}[scheme]
-    command = [
-        browser,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'profile'}",
-    ]
-    command += [f"--blink-settings=preferredColorScheme={preference}", f"--window-size={width},2400"]
-    command += ["--dump-dom", copy.as_uri()]
-    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    options = [f"--blink-settings=preferredColorScheme={preference}", f"--window-size={width},2400"]
+    said = browsed(browser, folder, *options, copy.as_uri())
     found = re.search(r'data-seen="([^"]*)"', said)
     assert found, said[-2000:]
     answer: dict[str, Any] = json.loads(unescape(found[1]))
@@ -202,15 +201,7 @@ def _served() -> Iterator[tuple[Renewed, Server]]:
 
 def looked_at(browser: str, server: Server, folder: Path) -> str:
     """What stands on a served page after seven seconds of the browser's time."""
-    command = [
-        browser,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={folder / 'profile'}",
-    ]
-    command += ["--virtual-time-budget=7000", "--dump-dom", f"http://127.0.0.1:{server.port}/"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return browsed(browser, folder, "--virtual-time-budget=7000", f"http://127.0.0.1:{server.port}/")
 
 
 def test_a_served_page_renews_itself_and_is_never_loaded_anew(

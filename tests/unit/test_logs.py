@@ -118,11 +118,23 @@ def test_a_region_that_cannot_be_asked_is_named_and_the_others_answer(
 
 
 def test_a_query_that_no_store_understands_is_the_users_to_mend(asked: dict[str, Any]) -> None:
-    refused = json.dumps({"refused": "cannot parse query [error |]: unexpected pipe"})
+    refused = json.dumps({commands.REFUSED: "cannot parse query [error |]: unexpected pipe"})
     asked["tokyo-control-1"] = asked["shanghai-control-0"] = refused
     with pytest.raises(BadInputError, match="refuses the query: cannot parse") as caught:
         run("local", "error |")
     assert "LogsQL" in str(caught.value)
+
+
+def test_a_field_may_be_called_as_the_query_likes(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked["tokyo-control-1"] = asked["shanghai-control-0"] = json.dumps({"refused": "5"})
+    assert run("local", "* | stats count() refused") == ExitCode.OK
+    assert capsys.readouterr().out.splitlines().count("refused=5  region=tokyo") == 1
+
+
+def test_the_program_on_the_store_says_what_is_read_here() -> None:
+    assert f'{{"{commands.REFUSED}": said[' in commands.ASK
 
 
 def test_a_node_is_asked_of_its_own_region_only(asked: dict[str, Any]) -> None:
@@ -132,6 +144,13 @@ def test_a_node_is_asked_of_its_own_region_only(asked: dict[str, Any]) -> None:
     assert host == "shanghai-control-0"
     assert json.loads(words["extra_filters"]) == {"node": "shanghai-gpu-0"}
     assert words["query"] == 'x" or *'
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_name_like_no_other_is_answered_with_those_there_are() -> None:
+    with pytest.raises(BadInputError) as caught:
+        run("--region", "xyzzy")
+    assert "there are shanghai, tokyo" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from infra import ROOT
@@ -17,6 +17,7 @@ from infra.errors import BadInputError, CausewayError, ExitCode, one_line, sente
 from infra.ground.contract import Contract, load_contract
 from infra.ground.problem import nearest, show
 from infra.ground.ssh import ssh_config_file
+from infra.process import begun
 from infra.process import run as run_program
 from infra.stack import stack_dir
 
@@ -27,6 +28,8 @@ LONGEST = 4000
 """Characters of a line that are shown."""
 HELP = 'QUERY is LogsQL: words, field:="value", then | and a pipe; docs/logs.md has examples'
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+REFUSED = "causeway refused"
+"""The field of an answer that is none: no name that a query would give one."""
 ASK = """
 import json, sys, urllib.error, urllib.parse, urllib.request
 words = urllib.parse.urlencode(dict(pair.split("=", 1) for pair in sys.argv[1:])).encode()
@@ -35,7 +38,7 @@ try:
         sys.stdout.buffer.write(answer.read())
 except urllib.error.HTTPError as error:
     said = error.read().decode(errors="replace")
-    print(json.dumps({"refused": said[max(said.find("cannot parse query"), 0):]}))
+    print(json.dumps({"causeway refused": said[max(said.find("cannot parse query"), 0):]}))
 except OSError as error:
     sys.exit("its store does not answer: " + str(error))
 """
@@ -108,9 +111,9 @@ def chosen(contract: Contract, arguments: argparse.Namespace) -> dict[str, str]:
 
 def _known(name: str, names: Any, what: str) -> str:
     if name not in names:
-        raise BadInputError(
-            f"{show(name)} is not {what} of this stack", hint=f"did you mean {nearest(name, list(names))}?"
-        )
+        meant = nearest(name, names)
+        hint = f"did you mean {meant}?" if meant else f"there are {', '.join(list(names)[:10])}"
+        raise BadInputError(f"{show(name)} is not {what} of this stack", hint=hint)
     return name
 
 
@@ -121,22 +124,22 @@ def ask(
     found: list[dict[str, str]] = []
     problems: list[str] = []
 
-    def one(region: str, host: str) -> list[dict[str, str]]:
-        lines = list(_lines(_answer(contract, host, words)))
-        if lines and lines[0].keys() == {"refused"}:
-            raise BadInputError(sentence(f"{host} refuses the query: {lines[0]['refused']}"), hint=HELP)
-        return [{**line, "region": region} for line in lines]
-
-    with ThreadPoolExecutor(max_workers=len(stores)) as several:
-        asked = {host: several.submit(one, region, host) for region, host in stores.items()}
-        for host, answer in asked.items():
-            try:
-                found += answer.result()
-            except BadInputError:
-                raise
-            except CausewayError as error:
-                problems.append(sentence(f"{host} cannot be asked: {error.message}"))
+    asked = {host: begun(partial(_found, contract, region, host, words)) for region, host in stores.items()}
+    for host, answer in asked.items():
+        try:
+            found += answer.result()
+        except BadInputError:
+            raise
+        except CausewayError as error:
+            problems.append(sentence(f"{host} cannot be asked: {error.message}"))
     return found, problems
+
+
+def _found(contract: Contract, region: str, host: str, words: dict[str, str]) -> list[dict[str, str]]:
+    lines = list(_lines(_answer(contract, host, words)))
+    if lines and REFUSED in lines[0]:
+        raise BadInputError(sentence(f"{host} refuses the query: {lines[0][REFUSED]}"), hint=HELP)
+    return [{**line, "region": region} for line in lines]
 
 
 def _answer(contract: Contract, host: str, words: dict[str, str]) -> str:

@@ -6,17 +6,16 @@ What servers answer is text from nodes: numbers are read as numbers, names are s
 import json
 import math
 import shlex
-import threading
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from infra.capabilities.monitoring.section import MonitoringSection
 from infra.errors import BadInputError, CausewayError, one_line, sentence
 from infra.ground.contract import Contract
 from infra.ground.ssh import ssh_config_file
-from infra.process import run
+from infra.process import begun, run
 
 PATIENCE_S = 30
 """A login over the WAN, and a dozen questions to a busy server."""
@@ -147,23 +146,8 @@ def cluster_state(contract: Contract, *, history: bool = False) -> list[RegionSt
     `history`: also the last hours, for curves.
     """
     section = monitored(contract)
-    asked = [_begun(name, contract, section, history) for name in section.regions]
+    asked = [begun(partial(_region, name, contract, section, history)) for name in section.regions]
     return [one.result() for one in asked]
-
-
-def _begun(name: str, contract: Contract, section: MonitoringSection, history: bool) -> Future[RegionState]:
-    """One region, asked in a thread for which no program waits at its end: an executor's threads are waited
-    for, and Ctrl-C would take as long as a region that does not answer."""
-    future = Future[RegionState]()
-
-    def ask() -> None:
-        try:
-            future.set_result(_region(name, contract, section, history))
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=ask, daemon=True).start()
-    return future
 
 
 def _region(name: str, contract: Contract, section: MonitoringSection, history: bool) -> RegionState:
