@@ -11,7 +11,18 @@ from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 from infra.ground.dashboard import Dashboard
 
-NAMES = ("base", "fabric", "wan", "discovery", "drift_watch", "reliability", "monitoring", "logs", "energy")
+NAMES = (
+    "base",
+    "fabric",
+    "wan",
+    "discovery",
+    "drift_watch",
+    "reliability",
+    "monitoring",
+    "logs",
+    "energy",
+    "gpu",
+)
 """Every capability there is; those that another one needs or uses are before it."""
 
 

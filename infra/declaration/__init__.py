@@ -3,6 +3,7 @@
 from infra.declaration.cluster import ClusterSpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
+from infra.declaration.gpu import GpuStackSpec, MigSpec
 from infra.declaration.link import LinkEndSpec, TrafficClasses, WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import (
@@ -21,8 +22,10 @@ __all__ = [
     "ExistingHost",
     "ExistingProvider",
     "FabricSpec",
+    "GpuStackSpec",
     "LinkEndSpec",
     "LocalProvider",
+    "MigSpec",
     "MonitoringSpec",
     "NodeKind",
     "NodePoolSpec",

@@ -19,6 +19,7 @@ from infra.declaration.base import (
     UserName,
 )
 from infra.declaration.fabric import FabricSpec
+from infra.declaration.gpu import GpuStackSpec
 
 PoolRole = Literal["control", "gpu", "storage", "gateway"]
 NodeKind = Literal["container", "vm"]
@@ -111,6 +112,8 @@ class NodePoolSpec(Spec):
     """GPUs per node. On `local` nodes they are declared but simulated."""
     gpu_model: ModelName | None = None
     """Model and form factor, such as `h100-sxm`; needed where there are GPUs."""
+    gpu_stack: GpuStackSpec | None = None
+    """Driver and CUDA of its GPUs; unset means that they are somebody else's."""
     nics: Int = 0
     """Fabric NICs per node, not counting the management interface."""
     nic_gbps: Int | None = None

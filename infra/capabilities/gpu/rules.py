@@ -1,0 +1,129 @@
+"""GPU stacks: on pools that have such GPUs, of versions that go together, of branches that are maintained."""
+
+from collections.abc import Iterator
+from datetime import date, timedelta
+from typing import ClassVar
+
+from infra.capabilities.gpu.fits import Fit, fit, misfits, newest_for, text
+from infra.capabilities.gpu.known import BRANCHES, MODELS, version
+from infra.declaration import ClusterSpec, GpuStackSpec
+from infra.ground.problem import Problem, Severity, listing, show
+from infra.ground.rule import pools
+
+NEAR = timedelta(days=180)
+"""A branch that ends within this is told of: an upgrade of a fleet takes months."""
+
+
+def stacks(spec: ClusterSpec) -> Iterator[tuple[str, str, GpuStackSpec]]:
+    """Stacks of pools with GPUs of NVIDIA's: (path of the stack, the GPUs' model, the stack)."""
+    for path, _, _, pool in pools(spec):
+        model = pool.gpu_model
+        if pool.gpu_stack is not None and pool.gpus > 0 and model is not None and model in MODELS:
+            yield f"{path}.gpu_stack", model, pool.gpu_stack
+
+
+class StackHasItsGpus:
+    """Only NVIDIA's GPUs have such a stack."""
+
+    id: ClassVar[str] = "gpu-stack-gpus"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Stacks of pools without GPUs, and of other makers' GPUs."""
+        for path, _, _, pool in pools(spec):
+            if pool.gpu_stack is None:
+                continue
+            if pool.gpus == 0:
+                yield Problem(f"{path}.gpu_stack", f"pool {pool.name} has no GPUs that it could run")
+            elif pool.gpu_model is not None and pool.gpu_model not in MODELS:
+                message = f"{show(pool.gpu_model)} is not NVIDIA's: its software is not implemented"
+                hint = "take gpu_stack out, and install the maker's software yourself"
+                yield Problem(f"{path}.gpu_stack", message, hint=hint)
+
+
+class VersionsFit:
+    """Driver, CUDA, GPU and kernel modules go together."""
+
+    id: ClassVar[str] = "gpu-stack-fits"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Each thing that does not, with the nearest that does."""
+        for path, model, stack in stacks(spec):
+            for one in misfits(model, stack.driver, stack.cuda, stack.kernel_modules):
+                value = getattr(stack, one.field)
+                message = f"{show(value)} {one.message}"
+                yield Problem(f"{path}.{one.field}", message, show(value), suggestion=one.suggestion)
+
+
+class PartsExist:
+    """A GPU can be divided so."""
+
+    id: ClassVar[str] = "gpu-stack-mig"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Profiles that a GPU does not have, and more parts than it has."""
+        for path, model, stack in stacks(spec):
+            if stack.mig is None:
+                continue
+            known = MODELS[model].mig
+            most = known.get(stack.mig.profile)
+            if most is None:
+                none = f"{model} cannot be divided" if not known else f"{model} has no such part"
+                message = f"{show(stack.mig.profile)}: {none}"
+                yield Problem(f"{path}.mig.profile", message, show(stack.mig.profile), listing(tuple(known)))
+            elif stack.mig.count > most:
+                message = f"a {model} has at most {most} parts of {stack.mig.profile}"
+                yield Problem(f"{path}.mig.count", message, show(stack.mig.count), suggestion=str(most))
+
+
+class ForwardIsKnown:
+    """A release that runs by another package is a decision, not a detail."""
+
+    id: ClassVar[str] = "gpu-stack-forward"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Releases of a newer major than the driver's."""
+        for path, _, stack in stacks(spec):
+            driver, cuda = version(stack.driver), version(stack.cuda)
+            if fit(driver, cuda) is Fit.FORWARD:
+                package = f"cuda-compat-{cuda[0]}-{cuda[1]}"
+                message = f"CUDA {stack.cuda} runs on driver {stack.driver} with {package} only"
+                whole = newest_for(driver)
+                hint = "see NVIDIA's table for that package, or take a newer driver"
+                yield Problem(
+                    f"{path}.cuda",
+                    message,
+                    show(stack.cuda),
+                    suggestion=text(whole) if whole else None,
+                    hint=hint,
+                )
+
+
+class BranchIsMaintained:
+    """A branch that has ended gets no fix, not even for security."""
+
+    id: ClassVar[str] = "gpu-stack-branch"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Branches that have ended, or end soon."""
+        today = date.today()
+        for path, _, stack in stacks(spec):
+            branch = BRANCHES.get(version(stack.driver)[0])
+            if branch is None or branch.ends > today + NEAR:
+                continue
+            when = "ended in" if branch.ends < today else "ends in"
+            message = f"{branch.designation} branch {version(stack.driver)[0]} {when} {branch.ends:%B %Y}"
+            lasting = [
+                f"{number} (until {one.ends:%B %Y})"
+                for number, one in BRANCHES.items()
+                if one.designation == "long-term support" and one.ends > today + NEAR
+            ]
+            hint = f"long-term support have {', '.join(lasting)}" if lasting else ""
+            yield Problem(f"{path}.driver", message, show(stack.driver), hint=hint)
+
+
+RULES = (StackHasItsGpus(), VersionsFit(), PartsExist(), ForwardIsKnown(), BranchIsMaintained())
