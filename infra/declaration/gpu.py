@@ -3,13 +3,20 @@
 import re
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from infra.declaration.base import Float, Int, Spec, refusal
 
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
+
+
+def _quoted(value: object) -> object:
+    """YAML reads 13.10 as the number 13.1."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise refusal("is a number; a version is a text, in quotes", f'"{value}"')
+    return value
 
 
 def _driver(value: str) -> str:
@@ -45,9 +52,9 @@ class GpuStackSpec(Spec):
     """What runs a pool's GPUs. Versions are exact, and held on the nodes."""
 
     what: ClassVar = "a GPU stack"
-    driver: Annotated[str, AfterValidator(_driver)]
+    driver: Annotated[str, BeforeValidator(_quoted), AfterValidator(_driver)]
     """The driver's version, such as `580.95.05`."""
-    cuda: Annotated[str, AfterValidator(_cuda)]
+    cuda: Annotated[str, BeforeValidator(_quoted), AfterValidator(_cuda)]
     """The CUDA release that jobs are built with, such as `13.0`."""
     kernel_modules: Literal["auto", "open", "proprietary"] = "auto"
     """Which of NVIDIA's kernel modules; `auto` takes the open ones wherever the GPU has them."""

@@ -118,7 +118,12 @@ def test_what_a_misfit_suggests_for_one_field_is_no_misfit_of_that_kind(
     [
         ("b200-sxm", {"driver": "550.163.01", "cuda": "12.8"}, "driver", "570.26 was the first to"),
         ("b200-sxm", {"driver": "580.95.05", "cuda": "12.4"}, "cuda", "CUDA 12.8 was the first to"),
-        ("b200-sxm", {**STACK, "kernel_modules": "proprietary"}, "kernel_modules", "open ones only"),
+        (
+            "b200-sxm",
+            {**STACK, "kernel_modules": "proprietary"},
+            "kernel_modules",
+            "only NVIDIA's open kernel",
+        ),
         ("v100-sxm", {"driver": "580.95.05", "cuda": "13.0"}, "cuda", "no longer builds for v100-sxm"),
         ("v100-sxm", {"driver": "595.45.04", "cuda": "12.4"}, "driver", "branch 580 is the last"),
         ("h100-sxm", {"driver": "580.95.05", "cuda": "14.0"}, "cuda", "not known here"),

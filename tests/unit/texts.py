@@ -77,6 +77,10 @@ FABRIC: dict[str, Any] = {
                 {"name": "control", "role": "control", "count": 1, "node_kind": "container"},
                 {
                     "name": "gpu", "role": "gpu", "count": 2, "gpus": 2, "gpu_model": "h100-sxm",
+                    "gpu_stack": {
+                        "driver": "590.48.01", "cuda": "13.1", "kernel_modules": "open",
+                        "mig": {"profile": "1g.10gb", "count": 7},
+                    },
                     "nics": 2, "nic_gbps": 400, "nic_names": ["eth1", "eth2"],
                 },
             ],

@@ -11,8 +11,6 @@ from infra.capabilities.gpu.known import (
     CUDA_NEEDS,
     FORWARD_FROM,
     MODELS,
-    NVLINK5,
-    NVLINK5_DRIVER,
     SWITCHED_FROM,
     Version,
     version,
@@ -93,7 +91,7 @@ def misfits(model: str, driver: str, cuda: str, modules: str) -> Iterator[Misfit
     yield from _of_the_gpu(model, version(driver), version(cuda))
     if modules_for(model, modules) is None:
         only = ARCHITECTURES[MODELS[model].architecture].modules[0]
-        message = f"has no {modules} kernel modules for {model}: there are {only} ones only"
+        message = f"does not drive {model}: only NVIDIA's {only} kernel modules do"
         yield Misfit("kernel_modules", message, only)
 
 
@@ -119,6 +117,3 @@ def _of_the_gpu(model: str, driver: Version, cuda: Version) -> Iterator[Misfit]:
         yield Misfit("driver", f"does not know {model}, which {text(first)} was the first to", text(first))
     if known.last_driver is not None and driver[0] > known.last_driver:
         yield Misfit("driver", f"no longer knows {model}: branch {known.last_driver} is the last that does")
-    if MODELS[model].nvswitch >= NVLINK5 and driver[0] < NVLINK5_DRIVER:
-        message = f"is older than branch {NVLINK5_DRIVER}, whose Fabric Manager is the first for {model}"
-        yield Misfit("driver", message)

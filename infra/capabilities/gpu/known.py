@@ -146,5 +146,3 @@ SWITCHED_FROM = {"a100-sxm-40gb": 8, "a100-sxm-80gb": 8, "a800-sxm": 8, "h100-sx
 """Boards of fewer GPUs join them without switches (HGX of four)."""
 NVLINK5 = 5
 """From this generation on Fabric Manager needs `nvlsm` beside it, and ib_umad loaded (CanvOS PR 700)."""
-NVLINK5_DRIVER = 570
-"""The oldest branch whose Fabric Manager knows it."""
