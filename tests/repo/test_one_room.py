@@ -62,7 +62,7 @@ def add(folder: Path, room: str) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text((target.read_text() + "\n" if name in SHARED else "") + text)
     spec = f"{room.capitalize()}Spec"
-    edit(folder / "infra/capabilities/__init__.py", r"^(NAMES = \(.*)\)$", rf'\1, "{room}")')
+    edit(folder / "infra/capabilities/__init__.py", r"^(NAMES = \([^)]*)\)$", rf'\1    "{room}",\n)')
     cluster = folder / "infra/declaration/cluster.py"
     edit(cluster, r"^(from infra.declaration.discovery)", rf"from infra.declaration.{room} import {spec}\n\1")
     edit(cluster, r"^(    waves: )", rf'    {room}: {spec} | None = None\n    """Invented."""\n\1')

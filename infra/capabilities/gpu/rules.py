@@ -102,6 +102,11 @@ class ForwardIsKnown:
                 )
 
 
+def today() -> date:
+    """The day that branches are held against."""
+    return date.today()
+
+
 class BranchIsMaintained:
     """A branch that has ended gets no fix, not even for security."""
 
@@ -110,17 +115,17 @@ class BranchIsMaintained:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Branches that have ended, or end soon."""
-        today = date.today()
+        now = today()
         for path, _, stack in stacks(spec):
             branch = BRANCHES.get(version(stack.driver)[0])
-            if branch is None or branch.ends > today + NEAR:
+            if branch is None or branch.ends > now + NEAR:
                 continue
-            when = "ended in" if branch.ends < today else "ends in"
+            when = "ended in" if branch.ends < now else "ends in"
             message = f"{branch.designation} branch {version(stack.driver)[0]} {when} {branch.ends:%B %Y}"
             lasting = [
                 f"{number} (until {one.ends:%B %Y})"
                 for number, one in BRANCHES.items()
-                if one.designation == "long-term support" and one.ends > today + NEAR
+                if one.designation == "long-term support" and one.ends > now + NEAR
             ]
             hint = f"long-term support have {', '.join(lasting)}" if lasting else ""
             yield Problem(f"{path}.driver", message, show(stack.driver), hint=hint)
