@@ -24,7 +24,7 @@ from infra.ground.rule import Rule
 
 P = TypeVar("P")
 S = TypeVar("S", bound=Section)
-MadeSecret = Literal["random", "authority", "wireguard"]
+MadeSecret = Literal["random", "cephx", "authority", "wireguard"]
 """What Causeway can make; see `infra.ground.secrets`."""
 SecretKind = MadeSecret | Literal["node", "given"]
 """`given`: the user sets it in the stack's configuration. `node`: a service makes it on a node, and its role

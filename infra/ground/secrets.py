@@ -7,6 +7,7 @@ run's artifacts or a command line ever holds what is in it.
 """
 
 import os
+import struct
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -50,6 +51,16 @@ def random() -> Parts:
     return {"": b64encode(os.urandom(32)).decode() + "\n"}
 
 
+def cephx() -> Parts:
+    """A key as Ceph's identities have them: type (AES), time of making, length, 16 random bytes; base64.
+
+    Little-endian, as `CryptoKey::encode` in Ceph's src/auth/Crypto.cc writes it.
+    """
+    now = datetime.now(UTC)
+    head = struct.pack("<HIIH", 1, int(now.timestamp()), now.microsecond * 1000, 16)
+    return {"": b64encode(head + os.urandom(16)).decode() + "\n"}
+
+
 def authority() -> Parts:
     """A certificate authority's key (EC, P-256), and its certificate, which is no secret."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -73,12 +84,14 @@ GIVEN = "given-"
 GENERATORS: Mapping[str, Callable[[], Parts]] = {
     "wireguard": wireguard,
     "random": random,
+    "cephx": cephx,
     "authority": authority,
 }
 """Kind → what makes one."""
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "wireguard": ("", ".pub"),
     "random": ("",),
+    "cephx": ("",),
     "authority": ("", ".crt"),
     "given": ("",),
 }
