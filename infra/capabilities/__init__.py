@@ -22,6 +22,7 @@ NAMES = (
     "logs",
     "energy",
     "gpu",
+    "storage",
 )
 """Every capability there is; those that another one needs or uses are before it."""
 

@@ -14,14 +14,27 @@ from infra.declaration.region import (
     NodePoolSpec,
     RegionSpec,
 )
+from infra.declaration.storage import (
+    CephfsExport,
+    CephSpec,
+    DeviceBackingSpec,
+    DeviceSpec,
+    FileBackingSpec,
+    RbdExport,
+)
 
 __all__ = [
+    "CephSpec",
+    "CephfsExport",
     "ClusterSpec",
     "ConsulDiscovery",
+    "DeviceBackingSpec",
+    "DeviceSpec",
     "DiscoverySpec",
     "ExistingHost",
     "ExistingProvider",
     "FabricSpec",
+    "FileBackingSpec",
     "GpuStackSpec",
     "LinkEndSpec",
     "LocalProvider",
@@ -29,6 +42,7 @@ __all__ = [
     "MonitoringSpec",
     "NodeKind",
     "NodePoolSpec",
+    "RbdExport",
     "RegionSpec",
     "RoceSpec",
     "SwitchAsic",

@@ -9,6 +9,7 @@ from infra.declaration.link import WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import RegionSpec
 from infra.declaration.reliability import ReliabilitySpec
+from infra.declaration.storage import CephSpec
 
 
 class ClusterSpec(Spec):
@@ -31,6 +32,8 @@ class ClusterSpec(Spec):
     """What is drawn, what may be, and what it costs; unset means that power is not planned or watched."""
     reliability: ReliabilitySpec | None = None
     """How often things fail and what a job does about it; unset means that it is not planned."""
+    storage: tuple[CephSpec, ...] = ()
+    """What regions keep, and export to their nodes."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.
 

@@ -1,0 +1,1 @@
+"""What a region keeps: Ceph clusters, and what they export."""

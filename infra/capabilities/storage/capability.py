@@ -1,0 +1,212 @@
+"""Storage: Ceph clusters, each within one region, and what they export to its GPU nodes."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from infra.capabilities.storage import figures
+from infra.capabilities.storage.rules import RULES
+from infra.capabilities.storage.section import (
+    CephCluster,
+    Osd,
+    StorageExport,
+    StoragePool,
+    StorageSection,
+    cluster_secrets,
+)
+from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec
+from infra.ground.capability import Capability, Planned, Report, SecretKind
+from infra.ground.endpoint import Endpoint, HostSet, Ports
+from infra.ground.nodes import pool_key
+
+MON = 3300
+DAEMONS = Ports(6800, 7300)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What a cluster can hold and bear, for people."""
+
+    storage: str
+    region: str
+    kind: str
+    nodes: int
+    osds: int
+    raw_gib: float
+    usable_gib: float
+    replicas: int
+    failure_domain: str
+    monitors: tuple[str, ...]
+    placement_groups_per_osd: float
+    memory_gib_per_node: float
+    recovery_h: float | None
+    """None where what was lost has nowhere to go."""
+
+
+@dataclass(frozen=True)
+class StoragePlan:
+    """The section, and an outlook for each of its clusters."""
+
+    section: StorageSection
+    outlooks: tuple[Outlook, ...]
+
+
+class Storage(Capability[StoragePlan]):
+    """Where `storage` is declared."""
+
+    name = "storage"
+    rules = RULES
+
+    def plan(self, spec: ClusterSpec, planned: Planned) -> StoragePlan | None:
+        """From the declaration alone."""
+        clusters = tuple(_cluster(spec, storage) for storage in spec.storage)
+        outlooks = tuple(_outlook(spec, storage) for storage in spec.storage)
+        return StoragePlan(StorageSection(clusters=clusters), outlooks) if clusters else None
+
+    def section(self, plan: StoragePlan) -> StorageSection:
+        """The clusters."""
+        return plan.section
+
+    def endpoints(self, plan: StoragePlan, planned: Planned) -> tuple[Endpoint, ...]:
+        """Monitors, and the range that all other daemons listen in; for the region's own nodes."""
+        return tuple(
+            Endpoint(
+                f"ceph-{kind}-{cluster.name}",
+                HostSet(hosts=hosts),
+                (ports,),
+                "management",
+                sources=HostSet(regions=(cluster.region,)),
+            )
+            for cluster in plan.section.clusters
+            for kind, hosts, ports in (
+                ("mon", cluster.mons, Ports.one(MON)),
+                ("daemons", tuple(cluster.osds), DAEMONS),
+            )
+        )
+
+    def secrets(self, plan: StoragePlan) -> Mapping[str, SecretKind]:
+        """A key for each use of each cluster."""
+        return {name: "cephx" for cluster in plan.section.clusters for name in cluster_secrets(cluster)}
+
+    def report(self, plan: StoragePlan) -> Report:
+        """A paragraph for each cluster."""
+        text = "\n".join(in_words(one) for one in plan.outlooks)
+        return Report(text, {"storage": [asdict(one) for one in plan.outlooks]})
+
+
+def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
+    members = figures.nodes(spec, storage)
+    mons = tuple(node.name for node in figures.monitors(storage, members))
+    files = any(isinstance(export, CephfsExport) for export in storage.exports)
+    region = spec.region(storage.region)
+    return CephCluster(
+        name=storage.name,
+        region=storage.region,
+        mons=mons,
+        mgrs=mons[:2],
+        # Beside managers there is least room, so metadata servers begin at the other end.
+        mdss=tuple(node.name for node in members[::-1][:2]) if files else (),
+        osds={node.name: _osds(storage, node.name) for node in members},
+        racks={node.name: node.rack for node in members if node.rack},
+        failure_domain="rack" if figures.failure_domain(members) == "rack" else "host",
+        replicas=figures.replicas(storage, members),
+        full_ratio=figures.full_ratio(storage),
+        osd_memory_bytes=int(storage.osd_memory_gib * figures.GIB),
+        encrypt_wire=storage.encrypt_wire,
+        pools=tuple(StoragePool(**asdict(pool)) for pool in figures.pools(storage, members)),
+        exports=tuple(
+            StorageExport(
+                kind=export.kind,
+                name=export.name,
+                pool=figures.files_pool(storage, export) if isinstance(export, CephfsExport) else export.name,
+                quota_bytes=int((export.quota_gib or 0) * figures.GIB),
+                data_class=export.data_class,
+                residency=export.residency or (storage.region,),
+            )
+            for export in storage.exports
+        ),
+        clients=tuple(pool_key(region.name, pool.name) for pool in region.pools if pool.role == "gpu")
+        if storage.exports
+        else (),
+    )
+
+
+def _osds(storage: CephSpec, host: str) -> tuple[Osd, ...]:
+    backing = storage.osd_backing
+    if isinstance(backing, FileBackingSpec):
+        numbers = range(storage.osds_per_node)
+        return tuple(Osd(place=str(number), kind="file", size_gib=backing.size_gib) for number in numbers)
+    return tuple(
+        Osd(
+            place=device.path,
+            kind="device",
+            size_gib=backing.size_gib,
+            path=device.path,
+            serial=device.serial,
+            wipe=device.wipe,
+        )
+        for device in backing.devices
+        if device.host == host
+    )
+
+
+def _outlook(spec: ClusterSpec, storage: CephSpec) -> Outlook:
+    members = figures.nodes(spec, storage)
+    osds = len(members) * storage.osds_per_node
+    return Outlook(
+        storage=storage.name,
+        region=storage.region,
+        kind=storage.kind,
+        nodes=len(members),
+        osds=osds,
+        raw_gib=figures.raw_gib(storage, members),
+        usable_gib=figures.usable_gib(storage, members),
+        replicas=figures.replicas(storage, members),
+        failure_domain=figures.failure_domain(members),
+        monitors=tuple(node.name for node in figures.monitors(storage, members)),
+        placement_groups_per_osd=figures.groups_per_osd(figures.pools(storage, members), osds),
+        memory_gib_per_node=figures.memory_gib(storage),
+        recovery_h=figures.recovery_h(storage, members),
+    )
+
+
+def in_words(one: Outlook) -> str:
+    """A cluster: what it holds, what it bears, what it takes."""
+    lines = [
+        f"Storage {one.storage} in {one.region}: Ceph, {counted(one.osds, 'OSD')} on "
+        f"{counted(one.nodes, 'node')}",
+        f"  {size(one.usable_gib)} usable of {size(one.raw_gib)}, {bears(one)}",
+        f"  monitors on {', '.join(one.monitors)}; {one.placement_groups_per_osd:.0f} placement groups "
+        f"an OSD, up to {one.memory_gib_per_node:g} GiB of memory a node",
+    ]
+    return "\n".join(lines)
+
+
+def bears(one: Outlook) -> str:
+    """What may fail, and what then."""
+    if one.replicas == 1:
+        return f"one copy: the loss of any OSD loses data, and no {one.failure_domain} may fail"
+    word = f"{one.replicas} copies, each on another {one.failure_domain}: "
+    word += "one may fail and writes go on"
+    if one.replicas > 2:
+        word += f", {one.replicas - 1} may fail and nothing is lost"
+    if one.recovery_h is None:
+        return f"{word}; what is lost is copied again once it is replaced"
+    return f"{word}; a full node is copied again in {hours(one.recovery_h)}"
+
+
+def counted(number: int, word: str) -> str:
+    """`3 nodes`."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def size(gib: float) -> str:
+    """GiB, or TiB from ten of them on."""
+    return f"{gib / 1024:,.1f} TiB" if gib >= 10 * 1024 else f"{gib:,.1f} GiB"
+
+
+def hours(time_h: float) -> str:
+    """Hours, or minutes below one."""
+    return f"{time_h:.1f} h" if time_h >= 1 else f"{max(time_h * 60, 1):.0f} min"
+
+
+CAPABILITY = Storage()

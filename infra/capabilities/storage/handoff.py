@@ -1,0 +1,174 @@
+"""The variables of roles `ceph` and `ceph_client`."""
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from infra.capabilities.storage.section import (
+    OWN_KEYS,
+    CephCluster,
+    Osd,
+    StorageExport,
+    StoragePool,
+    StorageSection,
+    cluster_secrets,
+    export_secret,
+    secret_name,
+)
+from infra.ground.capability import Role, SecretKind
+from infra.ground.contract import Contract
+from infra.ground.endpoint import HostSet
+from infra.ground.groups import group_name
+from infra.stack import secret_file
+
+
+def _clusters(contract: Contract) -> tuple[CephCluster, ...]:
+    section = contract.section(StorageSection)
+    return section.clusters if section else ()
+
+
+def _nodes(contract: Contract) -> HostSet:
+    return HostSet(hosts=tuple(host for cluster in _clusters(contract) for host in cluster.osds))
+
+
+def _clients(contract: Contract) -> HostSet:
+    return HostSet(pools=tuple(key for cluster in _clusters(contract) for key in cluster.clients))
+
+
+def _node_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
+    return {
+        name: "cephx"
+        for cluster in _clusters(contract)
+        if host in cluster.osds
+        for name in cluster_secrets(cluster)
+    }
+
+
+def _client_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
+    key = contract.hosts[host].pool
+    return {
+        export_secret(cluster, export): "cephx"
+        for cluster in _clusters(contract)
+        if key in cluster.clients
+        for export in cluster.exports
+    }
+
+
+ROLES = (Role("ceph", _nodes, _node_secrets), Role("ceph_client", _clients, _client_secrets))
+
+
+def fsid(contract: Contract, cluster: CephCluster) -> str:
+    """The same for every run of one stack, and no other stack's: whoever finds a disk knows whose it is."""
+    return str(uuid5(NAMESPACE_URL, f"causeway:{contract.stack}/{cluster.name}"))
+
+
+def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
+    """By pool: of a cluster's nodes all that they share, of clients every cluster that they use."""
+    nodes, clients = {}, {}
+    for cluster in _clusters(contract):
+        for key in dict.fromkeys(contract.hosts[host].pool for host in cluster.osds):
+            nodes[group_name("pool", key)] = _shared(contract, cluster)
+    for key in dict.fromkeys(key for cluster in _clusters(contract) for key in cluster.clients):
+        used = [cluster for cluster in _clusters(contract) if key in cluster.clients]
+        clients[group_name("pool", key)] = _used(contract, used)
+    return {"ceph": nodes, "ceph_client": clients}
+
+
+def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """What is not the same on all nodes of a cluster: its disks, and where it stands."""
+    found: dict[str, dict[str, Any]] = {}
+    for cluster in _clusters(contract):
+        for host, osds in cluster.osds.items():
+            own = {} if _same_osds(cluster) else {"ceph_osds": _osds(osds)}
+            found[host] = own | ({"ceph_rack": cluster.racks[host]} if host in cluster.racks else {})
+    return found
+
+
+def _same_osds(cluster: CephCluster) -> bool:
+    return len(set(cluster.osds.values())) == 1
+
+
+def _osds(osds: tuple[Osd, ...]) -> list[dict[str, Any]]:
+    return [osd.model_dump(exclude_none=True) for osd in osds]
+
+
+def _shared(contract: Contract, cluster: CephCluster) -> dict[str, Any]:
+    uses = {use: secret_name(cluster.name, use) for use in OWN_KEYS}
+    uses |= {f"export.{export.name}": export_secret(cluster, export) for export in cluster.exports}
+    addresses = [{"name": host, "address": str(contract.hosts[host].address)} for host in cluster.mons]
+    return {
+        "ceph_name": cluster.name,
+        "ceph_fsid": fsid(contract, cluster),
+        "ceph_network": str(contract.regions[cluster.region].cidr),
+        "ceph_mons": addresses,
+        "ceph_mgrs": list(cluster.mgrs),
+        "ceph_mdss": list(cluster.mdss),
+        "ceph_osd_memory_bytes": cluster.osd_memory_bytes,
+        "ceph_full_ratio": cluster.full_ratio,
+        "ceph_failure_domain": cluster.failure_domain,
+        "ceph_replicas": cluster.replicas,
+        "ceph_encrypt_wire": cluster.encrypt_wire,
+        "ceph_pools": [_pool(pool) for pool in cluster.pools],
+        "ceph_filesystem": _filesystem(cluster),
+        **({"ceph_osds": _osds(next(iter(cluster.osds.values())))} if _same_osds(cluster) else {}),
+        "ceph_exports": [_export(export) for export in cluster.exports],
+        "ceph_keys": {use: str(secret_file(contract.stack, name)) for use, name in uses.items()},
+    }
+
+
+def _pool(pool: StoragePool) -> dict[str, Any]:
+    copies = {"replicas": pool.k, "min_replicas": max(pool.k - 1, 1)}
+    return {
+        "name": pool.name,
+        "application": pool.application,
+        "pg_num": pool.pg_num,
+        **({"k": pool.k, "m": pool.m} if pool.m else copies),
+        **({"quota_bytes": pool.quota_bytes} if pool.quota_bytes else {}),
+    }
+
+
+def _filesystem(cluster: CephCluster) -> dict[str, Any]:
+    files = [export for export in cluster.exports if export.kind == "cephfs"]
+    if not files:
+        return {}
+    data = [f"{cluster.name}.files", *(export.pool for export in files)]
+    return {
+        "name": cluster.name,
+        "metadata_pool": f"{cluster.name}.meta",
+        "data_pools": list(dict.fromkeys(data)),
+        "folders": [
+            {"name": export.name, "pool": export.pool, "quota_bytes": export.quota_bytes} for export in files
+        ],
+    }
+
+
+def _export(export: StorageExport) -> dict[str, Any]:
+    return {"kind": export.kind, "name": export.name, "pool": export.pool}
+
+
+def _used(contract: Contract, clusters: list[CephCluster]) -> dict[str, Any]:
+    return {
+        "ceph_client_clusters": [
+            {
+                "name": cluster.name,
+                "fsid": fsid(contract, cluster),
+                "mons": [str(contract.hosts[host].address) for host in cluster.mons],
+                "encrypt_wire": cluster.encrypt_wire,
+            }
+            for cluster in clusters
+        ],
+        "ceph_client_exports": [
+            _client_export(contract, cluster, export) for cluster in clusters for export in cluster.exports
+        ],
+    }
+
+
+def _client_export(contract: Contract, cluster: CephCluster, export: StorageExport) -> dict[str, Any]:
+    mounted = {"filesystem": cluster.name, "mount": f"/mnt/{cluster.name}/{export.name}"}
+    return {
+        **_export(export),
+        "storage": cluster.name,
+        "quota_bytes": export.quota_bytes,
+        "key": str(secret_file(contract.stack, export_secret(cluster, export))),
+        **(mounted if export.kind == "cephfs" else {}),
+    }

@@ -1,0 +1,128 @@
+"""Storage: what the nodes of some pools keep for a region, and what of it is exported to whom."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, create_model
+
+from infra.declaration.base import FilePath, Float, Int, ModelName, Spec
+
+DataClass = Literal["core", "important", "sensitive_pi", "pi", "general"]
+
+
+class FileBackingSpec(Spec):
+    """A file on the node's own disk, for trials: what else is on that disk shares its speed and its fate."""
+
+    what: ClassVar = "a file of an OSD"
+    kind: Literal["file"]
+    """A file, made by the OSD."""
+    size_gib: Float = Field(ge=2, le=1_000_000)
+    """Size of each, in GiB."""
+
+
+class DeviceSpec(Spec):
+    """One disk of one node."""
+
+    what: ClassVar = "a device"
+    host: str
+    """The node, such as `tokyo-storage-0`."""
+    path: FilePath
+    """Where it is found: a link below /dev/disk/by-id, for other names move from boot to boot."""
+    serial: ModelName | None = None
+    """Its serial number; another disk in its place is refused."""
+    wipe: bool = False
+    """Whether what is on it may be lost; without it a disk that holds anything is refused."""
+
+
+class DeviceBackingSpec(Spec):
+    """Whole disks, one for each OSD."""
+
+    what: ClassVar = "the devices of OSDs"
+    kind: Literal["device"]
+    """Disks."""
+    size_gib: Float = Field(ge=2, le=1_000_000)
+    """Size of each, in GiB, for the plan."""
+    devices: tuple[DeviceSpec, ...]
+    """Every disk of every node."""
+
+
+class ErasureSpec(Spec):
+    """Objects in k + m parts, of which any k are enough."""
+
+    what: ClassVar = "erasure coding"
+    k: Int = Field(ge=2, le=32)
+    """Parts with data."""
+    m: Int = Field(ge=1, le=16)
+    """Parts besides, which may be lost."""
+
+
+_CLASS = Field(default="general", description="What is in it; whatever copies it later obeys that.")
+# A field may not be written down under this name, which Python keeps for itself.
+_FIELDS: Any = {"class": (DataClass, _CLASS)}
+_Classed: Any = create_model("_Classed", __base__=Spec, **_FIELDS)
+
+
+class ExportSpec(_Classed):
+    """What clients use of a storage."""
+
+    what: ClassVar = "an export"
+    name: str
+    """A DNS label of its own within the storage."""
+    quota_gib: Float | None = Field(default=None, gt=0)
+    """What it may hold, in GiB; unset means as much as there is."""
+    residency: tuple[str, ...] = ()
+    """Names of the regions that it may lie in; unset means its own only."""
+
+    @property
+    def data_class(self) -> DataClass:
+        """What is in it."""
+        found: DataClass = getattr(self, "class")
+        return found
+
+
+class CephfsExport(ExportSpec):
+    """A folder of the region's CephFS, mounted on its GPU nodes."""
+
+    kind: Literal["cephfs"]
+    """Files."""
+    erasure: ErasureSpec | None = None
+    """Erasure coding instead of copies."""
+
+
+class RbdExport(ExportSpec):
+    """A pool of block devices, for librbd."""
+
+    kind: Literal["rbd"]
+    """Block devices."""
+
+
+Export = Annotated[CephfsExport | RbdExport, Field(discriminator="kind")]
+
+
+class CephSpec(Spec):
+    """A Ceph cluster in one region."""
+
+    what: ClassVar = "a storage"
+    name: str
+    """A DNS label of its own."""
+    kind: Literal["ceph"]
+    """Ceph."""
+    region: str
+    """The region that it lies in: a cluster over several would wait for the WAN at every write."""
+    pools: tuple[str, ...]
+    """Names of node pools of role `storage`; all their nodes belong to it."""
+    osds_per_node: Int = Field(default=1, ge=1, le=60)
+    """OSDs on each node."""
+    osd_backing: Annotated[FileBackingSpec | DeviceBackingSpec, Field(discriminator="kind")]
+    """What each of them keeps its data on."""
+    osd_memory_gib: Float = Field(default=4, ge=0.875, le=128)
+    """Memory that each OSD aims at, in GiB."""
+    nodes_per_rack: Int | None = Field(default=None, ge=1)
+    """Consecutive nodes of a pool stand in one rack; unset means that racks are not known."""
+    mons: Int | None = Field(default=None, ge=1, le=5)
+    """Monitors, an odd number; unset means 3 from three nodes up, 5 from ten."""
+    replicas: Int | None = Field(default=None, ge=1, le=5)
+    """Copies of what is not erasure-coded; unset means 3, or as many as there are nodes or racks."""
+    encrypt_wire: bool = True
+    """Whether nothing is sent between nodes that is not encrypted."""
+    exports: tuple[Export, ...] = ()
+    """What clients use."""

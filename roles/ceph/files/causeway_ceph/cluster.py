@@ -1,0 +1,342 @@
+"""What the cluster is to hold, brought about from a node that has the administrator's key.
+
+    cluster.py ground [--dry-run]     identities with their rights, and options
+    cluster.py objects [--dry-run]    where copies go, pools, the file system, what is exported
+    cluster.py check ground|objects   how all of it is, a line each, for the watch over drift
+
+Prints a JSON object with the changes. Each step looks first, so that all of it may be run again.
+What is in no declaration is left alone, except identities named `client.export.…`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from asked import Cluster, RefusedError, cluster, entities, run, settings, wait
+
+KEYRING = Path("/etc/ceph/ceph.mon.keyring")
+EXPORTED = "client.export."
+"""How the identities of exports begin: one that is no longer declared loses its rights."""
+PARALLEL = 16
+
+
+class Wanted:
+    """The declared cluster, held against the one that is there."""
+
+    def __init__(self, ask: Cluster, wanted: Mapping[str, Any], dry_run: bool = False) -> None:
+        self.ask = ask
+        self.wanted = wanted
+        self.dry_run = dry_run
+        self.changes: list[str] = []
+
+    def change(self, what: str, prefix: str, inbuf: bytes = b"", **fields: Any) -> None:
+        """Note a change, and make it by a command unless nothing is to be changed."""
+        self.changes.append(what)
+        if not self.dry_run:
+            self.ask(prefix, inbuf, **fields)
+
+    # Identities and options
+
+    def ground(self) -> None:
+        """Identities with exactly their rights, and options."""
+        there = {one["entity"]: one for one in self.ask("auth ls")["auth_dump"]}
+        declared = {name: one for name, one in entities(KEYRING).items() if name != "mon."}
+        for name, one in declared.items():
+            found = there.get(name)
+            if found is None or {"key": found["key"], "caps": found["caps"]} != one:
+                self.change(f"rights of {name}", "auth import", keyring(name, one).encode())
+        for name in sorted(set(there) - set(declared)):
+            if name.startswith(EXPORTED):
+                self.change(f"{name} loses its rights", "auth rm", entity=name)
+        self.options()
+        self.ratios()
+
+    def modules(self) -> None:
+        """Modules of the managers, on or off."""
+        there = self.ask("mgr module ls")
+        for name, on in sorted(self.wanted["modules"].items()):
+            if on and name not in there["enabled_modules"] + there["always_on_modules"]:
+                self.change(f"module {name} on", "mgr module enable", module=name)
+            elif not on and name in there["enabled_modules"]:
+                self.change(f"module {name} off", "mgr module disable", module=name)
+
+    def options(self) -> None:
+        """What the monitors keep for all daemons."""
+        there = {(one["section"], one["name"]): one["value"] for one in self.ask("config dump")}
+        for who, options in self.wanted["options"].items():
+            for name, value in options.items():
+                if there.get((who, name)) != value:
+                    self.change(f"{name} of {who}", "config set", who=who, name=name, value=value)
+
+    def ratios(self) -> None:
+        """How full an OSD may be."""
+        there = full_ratios(self.ask)
+        for name, ratio in self.wanted["ratios"].items():
+            if there[name] != ratio:
+                self.change(f"{name} ratio", f"osd set-{name}-ratio", ratio=ratio)
+
+    # Pools
+
+    def pools(self) -> None:
+        """Every pool with its rule, copies, number of placement groups and quota.
+
+        Side by side: the monitors take a second for each change, and take many in one.
+        """
+        there = self.there()
+        with ThreadPoolExecutor(PARALLEL) as threads:
+            list(threads.map(lambda pool: self.pool(pool, pool["name"] in there), self.wanted["pools"]))
+        # The managers' own pool is made before anybody can say how.
+        if ".mgr" in there:
+            self.copies(there[".mgr"], self.wanted["mgr_replicas"])
+
+    def pool(self, pool: Mapping[str, Any], there: bool) -> None:
+        """One pool."""
+        self.rule(pool)
+        if not there:
+            self.make(pool)
+        if found := self.there().get(pool["name"]):
+            self.tune(pool, found)
+
+    def there(self) -> dict[str, dict[str, Any]]:
+        """Name → pool, as it is."""
+        return {pool["pool_name"]: pool for pool in self.ask("osd pool ls", detail="detail")}
+
+    def rule(self, pool: Mapping[str, Any]) -> None:
+        """Where the copies of a pool go."""
+        domain, device_class = self.wanted["failure_domain"], pool.get("device_class") or ""
+        if pool.get("k"):
+            profile = {
+                "k": str(pool["k"]),
+                "m": str(pool["m"]),
+                "crush-failure-domain": domain,
+                **({"crush-device-class": device_class} if device_class else {}),
+            }
+            if pool["name"] not in self.ask("osd erasure-code-profile ls"):
+                words = ["{}={}".format(*pair) for pair in profile.items()]
+                prefix = "osd erasure-code-profile set"
+                self.change("profile of {}".format(pool["name"]), prefix, name=pool["name"], profile=words)
+        elif pool["name"] not in self.ask("osd crush rule ls"):
+            fields = {"name": pool["name"], "root": "default", "type": domain}
+            if device_class:
+                fields["class"] = device_class
+            self.change("rule of {}".format(pool["name"]), "osd crush rule create-replicated", **fields)
+
+    def make(self, pool: Mapping[str, Any]) -> None:
+        """A pool, as the declaration has it."""
+        fields = {"pool": pool["name"], "pg_num": pool["pg_num"], "autoscale_mode": "off"}
+        if pool.get("k"):
+            fields.update(pool_type="erasure", erasure_code_profile=pool["name"])
+        else:
+            fields.update(pool_type="replicated", rule=pool["name"], size=pool["replicas"])
+        self.change("pool {} made".format(pool["name"]), "osd pool create", **fields)
+
+    def tune(self, pool: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+        """What of a pool can be changed while it is in use."""
+        name = pool["name"]
+        if pool.get("k"):
+            self.copies(found, pool["k"] + pool["m"], pool["k"] + 1)
+            if "ec_overwrites" not in found["flags_names"]:
+                self.set(name, "allow_ec_overwrites", "true")
+        else:
+            self.copies(found, pool["replicas"], pool["min_replicas"])
+        if found["pg_num_target"] != pool["pg_num"]:
+            self.set(name, "pg_num", str(pool["pg_num"]))
+        if pool["application"] not in found["application_metadata"]:
+            fields = {"pool": name, "app": pool["application"]}
+            self.change(
+                "{} is for {}".format(name, pool["application"]), "osd pool application enable", **fields
+            )
+        quota = pool.get("quota_bytes") or 0
+        if found["quota_max_bytes"] != quota:
+            fields = {"pool": name, "field": "max_bytes", "val": str(quota)}
+            self.change(f"quota of {name}", "osd pool set-quota", **fields)
+
+    def copies(self, found: Mapping[str, Any], size: int, least: int | None = None) -> None:
+        """How many copies a pool has, and how many of them a write needs."""
+        least = least or max(size - 1, 1)
+        # Fewer copies than a write needs would stop every write in between.
+        order = (
+            [("min_size", least), ("size", size)]
+            if least <= found["size"]
+            else [("size", size), ("min_size", least)]
+        )
+        for variable, value in order:
+            if found[variable] != value:
+                self.set(found["pool_name"], variable, str(value))
+
+    def set(self, pool: str, variable: str, value: str) -> None:
+        """One variable of a pool."""
+        fields = {"pool": pool, "var": variable, "val": value}
+        if variable == "size" and value == "1":
+            fields["yes_i_really_mean_it"] = True
+        self.change(f"{variable} of {pool}", "osd pool set", **fields)
+
+    # What is exported
+
+    def filesystem(self) -> None:
+        """The file system of all CephFS exports: a folder each."""
+        declared = self.wanted.get("filesystem")
+        if not declared:
+            return
+        name = declared["name"]
+        there = {one["name"]: one for one in self.ask("fs ls")}
+        if name not in there:
+            self.change(
+                f"file system {name} made",
+                "fs new",
+                fs_name=name,
+                metadata=declared["metadata_pool"],
+                data=declared["data_pools"][0],
+            )
+        known = there[name]["data_pools"] if name in there else declared["data_pools"][:1]
+        for pool in declared["data_pools"]:
+            if pool not in known:
+                self.change(f"{pool} holds files of {name}", "fs add_data_pool", fs_name=name, pool=pool)
+        if not self.dry_run:
+            self.folders(declared)
+
+    def folders(self, declared: Mapping[str, Any]) -> None:
+        """A folder of each export, with its quota, by a client of our own."""
+        import cephfs
+
+        wait(
+            "no metadata server has taken {}".format(declared["name"]),
+            lambda: self.served(declared["name"]),
+            120,
+        )
+        files = cephfs.LibCephFS(conffile="/etc/ceph/ceph.conf", conf={"client_quota": "false"})
+        files.mount(filesystem_name=declared["name"].encode())
+        try:
+            for export in declared["folders"]:
+                self.folder(files, cephfs, export)
+        finally:
+            files.shutdown()
+
+    def folder(self, files: Any, cephfs: Any, export: Mapping[str, Any]) -> None:
+        """One folder: everybody may write in it who may mount it, as in /tmp."""
+        path = "/" + export["name"]
+        try:
+            files.stat(path)
+        except cephfs.ObjectNotFound:
+            files.mkdir(path, 0o1777)
+            files.chmod(path, 0o1777)
+            self.changes.append(f"folder {path} made")
+        for name, value in (
+            ("ceph.quota.max_bytes", str(export.get("quota_bytes") or 0)),
+            ("ceph.dir.layout.pool", export["pool"]),
+            ("ceph.dir.layout.pool_namespace", export["name"]),
+        ):
+            if attribute(files, cephfs, path, name) != value:
+                files.setxattr(path, name, value.encode(), 0)
+                self.changes.append(f"{name} of {path}")
+
+    def served(self, name: str) -> bool:
+        """Whether a metadata server is active for a file system."""
+        for one in self.ask("fs dump")["filesystems"]:
+            if one["mdsmap"]["fs_name"] == name:
+                return any(mds["state"] == "up:active" for mds in one["mdsmap"]["info"].values())
+        return False
+
+    def images(self) -> None:
+        """Pools of block devices are set up for librbd."""
+        names = [pool["name"] for pool in self.wanted["pools"] if pool["application"] == "rbd"]
+        if names and not self.dry_run:
+            import rbd
+
+            for name in names:
+                with self.ask.io(name) as pool:
+                    rbd.RBD().pool_init(pool, True)
+
+    def settled(self) -> None:
+        """Wait until every placement group can be written to."""
+        wait("not all placement groups are active: see `ceph -s`", self.active, 180)
+
+    def active(self) -> bool:
+        """Whether every placement group is active; those that are being made are not."""
+        status = json.loads(run("ceph", "--connect-timeout", "30", "status", "--format", "json"))["pgmap"]
+        groups = {one["state_name"]: one["count"] for one in status.get("pgs_by_state", ())}
+        return bool(groups) and all("active" in name.split("+") for name in groups)
+
+
+def attribute(files: Any, cephfs: Any, path: str, name: str) -> str:
+    """An attribute of a folder; `0` where it has none."""
+    try:
+        return files.getxattr(path, name).decode()
+    except cephfs.NoData:
+        return "0"
+
+
+def keyring(name: str, one: Mapping[str, Any]) -> str:
+    """An identity as `auth import` reads it."""
+    caps = ['\tcaps {} = "{}"\n'.format(*pair) for pair in sorted(one["caps"].items())]
+    return "[{}]\n\tkey = {}\n{}".format(name, one["key"], "".join(caps))
+
+
+def full_ratios(ask: Cluster) -> dict[str, float]:
+    """Name → the share of an OSD from which on it is `nearfull`, `backfillfull`, or `full`; as it was set."""
+    found = ask("osd dump")
+    return {name: round(found[f"{name}_ratio"], 4) for name in ("nearfull", "backfillfull", "full")}
+
+
+def objects_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """How declared pools and the file system are, a line each; what somebody made beside them is theirs."""
+    there = {pool["pool_name"]: pool for pool in ask("osd pool ls", detail="detail")}
+    for name in [pool["name"] for pool in wanted["pools"]]:
+        pool = there.get(name)
+        numbers = (
+            {key: pool[key] for key in ("size", "min_size", "pg_num_target", "quota_max_bytes")}
+            if pool
+            else {}
+        )
+        uses = ",".join(sorted(pool["application_metadata"])) if pool else "gone"
+        yield f"pool {name}: {' '.join(f'{key}={value}' for key, value in numbers.items())} {uses}"
+    for one in ask("fs ls"):
+        if one["name"] == wanted["filesystem"].get("name"):
+            yield f"file system {one['name']}: {', '.join(sorted(one['data_pools']))}"
+
+
+def ground_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
+    """How declared identities and options are, a line each."""
+    rights = {one["entity"]: one["caps"] for one in ask("auth ls")["auth_dump"]}
+    declared = {name for name in entities(KEYRING) if name != "mon."}
+    for name in sorted(declared | {name for name in rights if name.startswith(EXPORTED)}):
+        caps = "; ".join(f"{daemon} {cap}" for daemon, cap in sorted(rights.get(name, {"gone": ""}).items()))
+        yield f"identity {name}: {caps}"
+    options = {(one["section"], one["name"]): one["value"] for one in ask("config dump")}
+    for who, named in sorted(wanted["options"].items()):
+        for name in sorted(named):
+            yield f"option {name} of {who}: {options.get((who, name), 'gone')}"
+    for name, ratio in full_ratios(ask).items():
+        yield f"ratio {name}: {ratio}"
+
+
+def main(step: str, *more: str) -> None:
+    """The program."""
+    with cluster() as ask:
+        if step == "check":
+            state = ground_state if more == ("ground",) else objects_state
+            for line in state(ask, settings()):
+                print(line)
+            return
+        wanted = Wanted(ask, settings(), "--dry-run" in more)
+        if step == "ground":
+            wanted.ground()
+        else:
+            wanted.modules()
+            wanted.pools()
+            wanted.settled()
+            wanted.filesystem()
+            wanted.images()
+        print(json.dumps({"changes": wanted.changes}))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except (RefusedError, OSError, KeyError, ValueError) as error:
+        sys.exit(str(error))

@@ -1,0 +1,76 @@
+#!/usr/bin/python3
+"""Ansible module: a step of bringing a Ceph cluster about, by the programs that role `ceph` left there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: causeway_ceph
+short_description: Bring this node's daemons, or the cluster, to what /etc/ceph/causeway.json says
+description:
+  - C(mons), C(daemons) and C(restart) are of the node; C(ground) and C(objects) of the cluster, and need the
+    administrator's key on the node.
+options:
+  step:
+    description: What is to be brought about.
+    type: str
+    required: true
+    choices: [mons, ground, daemons, restart, objects]
+"""
+EXAMPLES = r"""
+- name: Make and start the monitors
+  causeway_ceph:
+    step: mons
+"""
+RETURN = r"""
+changes:
+  description: What was changed, a line each.
+  type: list
+  returned: always
+stale:
+  description: Units that run with older files than there are.
+  type: list
+  returned: always
+governs:
+  description: The units and the state that this call made true.
+  type: list
+  returned: always
+"""
+PROGRAMS = "/usr/local/lib/causeway_ceph"
+NODE = ("mons", "daemons", "restart")
+CHECKED = {"ground": "Ceph's identities and options", "objects": "Ceph's pools"}
+
+
+def main() -> None:
+    """Entry point of the module."""
+    choices = [*NODE, "ground", "objects"]
+    module = AnsibleModule(
+        argument_spec={"step": {"type": "str", "required": True, "choices": choices}},
+        supports_check_mode=True,
+    )
+    step = module.params["step"]
+    program = f"{PROGRAMS}/{'node' if step in NODE else 'cluster'}.py"
+    if module.check_mode and not (Path(program).exists() and Path("/etc/ceph/ceph.conf").exists()):
+        module.exit_json(changed=True, changes=["everything is to be made"], stale=[], governs=[])
+    words = ["python3", program, step, *(["--dry-run"] if module.check_mode else [])]
+    status, printed, complaint = module.run_command(words)
+    if status:
+        lines = complaint.strip().splitlines()
+        module.fail_json(msg=lines[-1] if lines else f"{program} ended with {status} and said nothing")
+    said = json.loads(printed)
+    governs = [{"kind": "unit", "key": f"{unit}.service"} for unit in said.get("units", ())]
+    if step in CHECKED:
+        argv = ["python3", program, "check", step]
+        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv}}]
+    module.exit_json(
+        changed=bool(said["changes"]), changes=said["changes"], stale=said.get("stale", []), governs=governs
+    )
+
+
+if __name__ == "__main__":
+    main()

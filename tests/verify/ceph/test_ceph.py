@@ -1,0 +1,149 @@
+"""A region's Ceph: everybody declared is at work, copies lie where they should, strangers learn nothing."""
+
+from typing import Any
+
+import pytest
+from testinfra.host import Host
+
+from tests.verify.support import Expect, VerdictRecorder, ask
+
+PATIENCE_S = 90
+"""A daemon that was just started again has to be seen by the others."""
+
+COMMAND = """
+import json, sys, time
+sys.path.insert(0, "/usr/local/lib/causeway_ceph")
+from asked import cluster
+entity, keyring, *words = sys.argv[1:]
+with cluster(entity, keyring) as asked:
+    print(json.dumps([asked(**json.loads(word)) for word in words]))
+"""
+KNOCK = """
+import json, rados, sys
+settings = json.loads(sys.argv[1])
+name = settings.pop("name")
+try:
+    conf = {"client_mount_timeout": "2", **settings}
+    with rados.Rados(name=name, conffile="/etc/ceph/ceph.conf", conf=conf):
+        print(json.dumps("let in"))
+except rados.Error as error:
+    print(json.dumps(type(error).__name__))
+"""
+ADMIN = ("client.admin", "/etc/ceph/ceph.client.admin.keyring")
+
+
+@pytest.fixture(name="is_mon")
+def _is_mon(expect: Expect) -> bool:
+    return expect.host_name in [mon["name"] for mon in expect.ceph_mons]
+
+
+def told(host: Host, *commands: str) -> list[Any]:
+    """What the monitors say to the administrator."""
+    found: list[Any] = ask(host, COMMAND, *ADMIN, *commands)
+    return found
+
+
+@pytest.fixture(name="monitor")
+def _monitor(is_mon: bool, verdict: VerdictRecorder) -> None:
+    if not is_mon:
+        verdict.not_declared("the cluster is asked on the monitors' nodes")
+
+
+@pytest.mark.usefixtures("monitor")
+def test_every_monitor_has_a_voice(host: Host, expect: Expect) -> None:
+    (found,) = told(host, '{"prefix": "quorum_status"}')
+    assert sorted(found["quorum_names"]) == sorted(mon["name"] for mon in expect.ceph_mons)
+
+
+@pytest.mark.usefixtures("monitor")
+def test_every_group_of_objects_is_whole(host: Host) -> None:
+    script = """
+import json, subprocess, time
+deadline = time.monotonic() + %d
+while True:
+    argv = ["ceph", "--connect-timeout", "20", "status", "--format", "json"]
+    printed = subprocess.run(argv, stdout=-1).stdout
+    groups = {one["state_name"]: one["count"] for one in json.loads(printed)["pgmap"]["pgs_by_state"]}
+    if set(groups) <= {"active+clean", "active+clean+scrubbing", "active+clean+scrubbing+deep"}:
+        break
+    if time.monotonic() > deadline:
+        break
+    time.sleep(1)
+print(json.dumps(groups))
+"""
+    groups = ask(host, script % PATIENCE_S)
+    assert groups
+    assert all(name.startswith("active+clean") for name in groups), groups
+
+
+@pytest.mark.usefixtures("monitor")
+def test_pools_are_as_declared(host: Host, expect: Expect) -> None:
+    pools, rules = told(
+        host, '{"prefix": "osd pool ls", "detail": "detail"}', '{"prefix": "osd crush rule dump"}'
+    )
+    there = {pool["pool_name"]: pool for pool in pools}
+    domains = {
+        rule["rule_id"]: [step["type"] for step in rule["steps"] if step["op"].startswith("choose")]
+        for rule in rules
+    }
+    for wanted in expect.ceph_pools:
+        found = there[wanted["name"]]
+        size = wanted["replicas"] if "replicas" in wanted else wanted["k"] + wanted["m"]
+        assert (found["size"], found["pg_num"]) == (size, wanted["pg_num"])
+        assert expect.ceph_failure_domain in domains[found["crush_rule"]]
+        assert found["quota_max_bytes"] == wanted.get("quota_bytes", 0)
+
+
+@pytest.mark.usefixtures("monitor")
+def test_nobody_is_let_in_without_a_key(host: Host) -> None:
+    wrong = "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="
+    assert ask(host, KNOCK, '{"name": "client.admin"}') == "let in"
+    for stranger in (
+        f'{{"name": "client.admin", "key": "{wrong}"}}',
+        f'{{"name": "client.x", "key": "{wrong}"}}',
+    ):
+        assert ask(host, KNOCK, stranger) != "let in"
+
+
+@pytest.mark.usefixtures("monitor")
+def test_nothing_goes_over_the_wire_in_the_clear(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    plain = ask(host, KNOCK, '{"name": "client.admin", "ms_client_mode": "crc", "ms_mon_client_mode": "crc"}')
+    if not expect.ceph_encrypt_wire:
+        assert plain == "let in"
+        verdict.not_declared("the wire is not encrypted")
+    assert plain != "let in"
+
+
+def test_its_osds_are_at_work(host: Host, expect: Expect) -> None:
+    script = """
+import glob, json, sys
+sys.path.insert(0, "/usr/local/lib/causeway_ceph")
+from asked import cluster, wait
+numbers = [int(folder.rsplit("-", 1)[1]) for folder in glob.glob("/var/lib/ceph/osd/ceph-*")]
+def states():
+    name = "osd.%d" % numbers[0]
+    with cluster(name, "/var/lib/ceph/osd/ceph-%d/keyring" % numbers[0]) as ask:
+        return [(osd["up"], osd["in"]) for osd in ask("osd dump")["osds"] if osd["osd"] in numbers]
+if numbers:
+    wait("not all are up and in", lambda: set(states()) == {(1, 1)})
+print(json.dumps(len(numbers)))
+"""
+    assert ask(host, script) == len(expect.ceph_osds)
+
+
+def test_it_listens_where_it_should(host: Host, expect: Expect) -> None:
+    shown = host.run("ss --no-header --listening --tcp --numeric --processes").stdout.splitlines()
+    ours = {line.split()[3].rpartition(":")[0] for line in shown if '"ceph-' in line}
+    assert ours <= {expect.ceph_address, "127.0.0.1"}
+
+
+def test_it_comes_back(host: Host, expect: Expect, is_mon: bool) -> None:
+    name = expect.host_name
+    units = [f"ceph-mon@{name}"] * is_mon + [f"ceph-mgr@{name}"] * (name in expect.ceph_mgrs)
+    units += [f"ceph-mds@{name}"] * (name in expect.ceph_mdss)
+    units += [f"ceph-osd@{n}" for n in host.run("ls /var/lib/ceph/osd | sed s/ceph-//").stdout.split()]
+    for unit in units:
+        shown = host.run(f"systemctl show -P Restart -P UnitFileState -P ActiveState {unit}").stdout.split()
+        assert sorted(shown) == ["active", "always", "enabled"], unit
