@@ -116,7 +116,9 @@ def test_the_real_command_says_the_same(name: str) -> None:
 def test_the_embedded_declaration_is_good() -> None:
     done = causeway("check")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Pulumi.local.yaml: 2 regions, 6 pools, 8 nodes, 1 WAN link")
+    *warnings, summary = done.stdout.splitlines()
+    assert summary == "Pulumi.local.yaml: 2 regions, 8 pools, 10 nodes, 1 WAN link: 0 errors, 2 warnings"
+    assert all("keeps one copy" in warning for warning in warnings)
 
 
 def test_plan_says_where_links_end(capsys: pytest.CaptureFixture[str]) -> None:

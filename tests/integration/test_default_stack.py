@@ -9,12 +9,12 @@ from infra.providers.local import sweep
 from infra.pulumi_cli import without_salt
 from tests.integration.checkout import ROOT, Checkout, commit
 
-PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "drift_watch", "verification")
+PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "storage", "drift_watch", "verification")
 TOOLS = ("consul", "victoria-logs")
 NODES = {
     f"{region}-{name}"
     for region in ("tokyo", "shanghai")
-    for name in ("control-0", "gpu-0", "gpu-1", "gateway-0")
+    for name in ("control-0", "gpu-0", "gpu-1", "gateway-0", "storage-0")
 }
 DECLARED_RTT_MS, DECLARED_MBPS = 70, 100
 SLOWED = 3

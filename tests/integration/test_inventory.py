@@ -73,14 +73,14 @@ def literal(value: dict[str, Any]) -> Any:
 def test_all_groups_exist_also_when_they_are_empty(contract: Contract) -> None:
     inventory = inventory_data(contract, ROOT)
     assert inventory.keys() > ALWAYS
-    assert inventory["role_storage"] == {"hosts": [], "children": [], "vars": {}}
+    assert inventory["feature_roce"] == {"hosts": [], "children": [], "vars": {}}
 
 
 def test_a_cluster_without_links_still_has_the_feature_group() -> None:
     spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"wan_links": ()})
     inventory = inventory_data(contract_of(spec), ROOT)
     assert group_hosts(inventory, ["feature_tcp_tuning"]) == set()
-    assert len(group_hosts(inventory, ["feature_base"])) == 8
+    assert len(group_hosts(inventory, ["feature_base"])) == 10
 
 
 def test_a_feature_of_some_regions_takes_just_their_pools() -> None:
@@ -95,7 +95,7 @@ def test_a_feature_of_some_regions_takes_just_their_pools() -> None:
 
 def test_dashes_become_underscores_in_groups_and_stay_in_values() -> None:
     spec = load_spec(ROOT / "Pulumi.local.yaml").model_dump()
-    spec |= {"wan_links": [], "regions": [{**spec["regions"][0], "name": "new-york"}]}
+    spec |= {"wan_links": [], "storage": [], "regions": [{**spec["regions"][0], "name": "new-york"}]}
     inventory = inventory_data(contract_of(ClusterSpec.model_validate(spec)), ROOT)
     assert inventory["region_new_york"]["vars"]["causeway_region"] == "new-york"
     assert inventory["pool_new_york_gpu"]["hosts"] == ["new-york-gpu-0", "new-york-gpu-1"]

@@ -31,7 +31,8 @@ DECLARED: dict[str, dict[str, Any]] = {
     "ports": {"folder": "/etc"},
     "beacon": {"colour": "green"},
 }
-FEATURES = {"cache": 8, "ports": 8, "beacon": 2}
+NODES = 10
+FEATURES = {"cache": NODES, "ports": NODES, "beacon": 2}
 """Role → how many hosts of the default stack take it."""
 
 
@@ -202,7 +203,7 @@ def test_plan_reports_it(checkout: Checkout) -> None:
     assert report["caches"] == len(report["nodes"])
     assert "cache 7001" in report["listening"]
     assert "consul-rpc 8300" in report["listening"]
-    assert "Caches: 8" in checkout.causeway("plan", "Pulumi.rooms.yaml")
+    assert f"Caches: {NODES}" in checkout.causeway("plan", "Pulumi.rooms.yaml")
 
 
 def test_contract_and_inventory_carry_it(checkout: Checkout) -> None:

@@ -107,7 +107,7 @@ def with_gateways(counts: tuple[int, int], provider: str = "local") -> Contract:
     ("counts", "addresses"),
     [
         ((0, 0), ("10.81.0.1", "10.82.0.1")),  # the routers
-        ((1, 0), ("10.81.48.0", "10.82.0.1")),  # the one gateway itself
+        ((1, 0), ("10.81.64.0", "10.82.0.1")),  # the one gateway itself
         ((2, 3), ("10.81.0.2", "10.82.0.2")),  # an address they share
     ],
 )
@@ -138,6 +138,6 @@ def test_regions_have_as_numbers_of_their_own(contract: Contract) -> None:
 
 
 def test_every_host_belongs_to_its_region(contract: Contract) -> None:
-    names = ("shanghai-control-0", "shanghai-gateway-0", "shanghai-gpu-0", "shanghai-gpu-1")
-    assert contract.region_hosts("shanghai") == names
+    names = ("control-0", "gateway-0", "gpu-0", "gpu-1", "storage-0")
+    assert contract.region_hosts("shanghai") == tuple(f"shanghai-{name}" for name in names)
     assert {contract.region_of(host) for host in contract.hosts} == {"tokyo", "shanghai"}
