@@ -1,0 +1,224 @@
+"""One region's Ceph on three nodes, used by two: what breaks, what comes back, what is lost (nothing).
+
+The tests are one story on one stack.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from subprocess import CalledProcessError
+from typing import Any
+
+import pytest
+
+from infra.providers.local import sweep
+from tests.integration.checkout import Checkout, region, wait_for
+
+PROVES = ("storage", "ceph", "ceph_client")
+NODES = tuple(f"tokyo-storage-{number}" for number in range(3))
+WRITER, READER = "tokyo-gpu-0", "tokyo-gpu-1"
+OSDS = "/var/lib/ceph/osd"
+FOLDER = "/mnt/train/datasets"
+WRITE = """
+import hashlib, os, sys, time
+folder, until = sys.argv[1], sys.argv[2]
+number = 0
+while not os.path.exists(until):
+    data = os.urandom(1 << 16)
+    time.sleep(0.05)
+    part = f"{folder}/.{number}"
+    with open(part, "wb") as file:
+        file.write(data)
+        os.fsync(file.fileno())
+    os.rename(part, f"{folder}/{number}-{hashlib.sha256(data).hexdigest()}")
+    number += 1
+print(number)
+"""
+# Side by side: at the first look of another node at a new file its writer gives up what it holds of it, which
+# waits for the metadata server's next tick.
+CHECK = """
+import concurrent.futures, hashlib, os, sys
+def is_whole(name):
+    with open(f"{sys.argv[1]}/{name}", "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest() == name.split("-")[1]
+names = [name for name in os.listdir(sys.argv[1]) if not name.startswith(".")]
+with concurrent.futures.ThreadPoolExecutor(64) as threads:
+    print(len(names), list(threads.map(is_whole, names)).count(False))
+"""
+
+
+def declaration(checkout: Checkout) -> dict[str, Any]:
+    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": 3})
+    storage = {
+        "name": "train",
+        "region": "tokyo",
+        "kind": "ceph",
+        "pools": ["storage"],
+        "osd_backing": {"kind": "file", "size_gib": 2},
+        "osd_memory_gib": 0.875,
+        "exports": [
+            {"kind": "cephfs", "name": "datasets"},
+            {"kind": "cephfs", "name": "cold", "quota_gib": 0.25, "erasure": {"k": 2, "m": 1}},
+            {"kind": "rbd", "name": "scratch"},
+        ],
+    }
+    return {"name": "pacific", "regions": [tokyo], "storage": [storage]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _stack(checkout: Checkout) -> Iterator[None]:
+    checkout.declare(declaration(checkout))
+    said = checkout.up()
+    assert re.search(r"\b0 failed, 0 unreachable", said)
+    yield
+    checkout.run("down", checkout.stack)
+    assert sweep.leftovers(checkout.stack) == []
+
+
+def status(checkout: Checkout, node: str = NODES[0]) -> dict[str, Any]:
+    """`ceph status`, as a monitor's node says it; empty while there is no answer."""
+    try:
+        said = checkout.on_node(node, "ceph", "--connect-timeout", "5", "status", "--format", "json")
+    except CalledProcessError:
+        return {}
+    found: dict[str, Any] = json.loads(said)
+    return found
+
+
+def is_whole(checkout: Checkout, node: str = NODES[0]) -> bool:
+    """Every monitor, OSD and placement group is well."""
+    found = status(checkout, node)
+    if not found or len(found["quorum"]) < 3 or found["osdmap"]["num_up_osds"] < 3:
+        return False
+    return all(one["state_name"].startswith("active+clean") for one in found["pgmap"]["pgs_by_state"])
+
+
+def kill(checkout: Checkout, node: str, daemons: str) -> None:
+    """End daemons as a power cut would: without a word."""
+    checkout.on_node(node, "pkill", "--signal", "KILL", "--exact", daemons)
+
+
+def python(checkout: Checkout, node: str, script: str, *words: str) -> str:
+    return checkout.on_node(node, "timeout", "300", "python3", "-c", script, *words).strip()
+
+
+def start_writing(checkout: Checkout, folder: str) -> None:
+    checkout.on_node(WRITER, "mkdir", folder)
+    checkout.on_node(WRITER, "rm", "--force", "/run/enough")
+    unit = ["systemd-run", "--unit=writer", "--collect", "--property=StandardOutput=truncate:/run/wrote"]
+    checkout.on_node(WRITER, *unit, "python3", "-c", WRITE, folder, "/run/enough")
+
+
+def stop_writing(checkout: Checkout) -> int:
+    """How many files were written, each of them on disk when it got its name."""
+    checkout.on_node(WRITER, "touch", "/run/enough")
+    wait_for(
+        lambda: "inactive" in checkout.on_node(WRITER, "sh", "-c", "systemctl is-active writer || true"),
+        "the writer ends",
+    )
+    return int(checkout.on_node(WRITER, "cat", "/run/wrote"))
+
+
+def test_what_one_node_writes_another_reads(checkout: Checkout) -> None:
+    script = f"head --bytes=5000000 /dev/urandom > {FOLDER}/shared && sha256sum < {FOLDER}/shared"
+    wrote = checkout.on_node(WRITER, "sh", "-ec", script)
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
+
+
+def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:
+    checkout.run("exec", "causeway", "drift", checkout.stack)
+    assert checkout.changes() == {}
+
+
+def test_an_osd_that_is_killed_under_writes_loses_nothing(checkout: Checkout) -> None:
+    folder = f"{FOLDER}/killed"
+    start_writing(checkout, folder)
+    wait_for(lambda: checkout.on_node(READER, "ls", folder).count("\n") >= 3, "something was written")
+    before = checkout.on_node(NODES[1], "pidof", "ceph-osd")
+    kill(checkout, NODES[1], "ceph-osd")
+    now = ("sh", "-c", "pidof ceph-osd || true")
+    wait_for(lambda: checkout.on_node(NODES[1], *now) not in ("", before), "it is started again")
+    wait_for(lambda: is_whole(checkout), "everything is whole again")
+    wrote = stop_writing(checkout)
+    assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
+
+
+def test_a_monitor_that_is_away_stops_nobody(checkout: Checkout) -> None:
+    checkout.on_node(NODES[0], "systemctl", "stop", f"ceph-mon@{NODES[0]}")
+    wait_for(lambda: len(status(checkout, NODES[1]).get("quorum", ())) == 2, "the others go on")
+    checkout.on_node(WRITER, "sh", "-ec", f"echo on > {FOLDER}/without")
+    assert checkout.on_node(READER, "cat", f"{FOLDER}/without").strip() == "on"
+    checkout.on_node(NODES[0], "systemctl", "start", f"ceph-mon@{NODES[0]}")
+    wait_for(lambda: is_whole(checkout), "it is back")
+
+
+def test_all_nodes_killed_at_once_come_back_by_themselves(checkout: Checkout) -> None:
+    folder = f"{FOLDER}/dark"
+    start_writing(checkout, folder)
+    wait_for(lambda: checkout.on_node(READER, "ls", folder).count("\n") >= 3, "something was written")
+    for node in NODES:
+        checkout.on_node(node, "sh", "-c", "pkill --signal KILL '^ceph-' || true")
+    wait_for(lambda: is_whole(checkout), "everything is whole again")
+    wrote = stop_writing(checkout)
+    assert wrote >= 3
+    assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
+
+
+def test_a_bit_that_flipped_is_found_and_brought_back(checkout: Checkout) -> None:
+    """One copy is spoilt behind the OSD's back: a deep scrub finds it, a repair makes it as the others."""
+    image = "scratch/flip"
+    rbd = "rbd --cluster train --id export.scratch"
+    make = (
+        "head -c 4194304 /dev/urandom > /run/flip; "
+        f"{rbd} --no-progress import /run/flip {image}; sha256sum < /run/flip"
+    )
+    wrote = checkout.on_node(WRITER, "sh", "-ec", make)
+    info = json.loads(checkout.on_node(WRITER, "sh", "-ec", f"{rbd} info --format json {image}"))
+    name = f"{info['block_name_prefix']}.{0:016x}"
+    where = ("ceph", "osd", "map", "scratch", name, "--format", "json")
+    placed = json.loads(checkout.on_node(NODES[0], *where))
+    group, osd = placed["pgid"], placed["acting"][1]
+    holder = next(node for node in NODES if f"ceph-{osd}" in checkout.on_node(node, "ls", OSDS).split())
+    spoil = (
+        f"systemctl stop ceph-osd@{osd}; cd /run; "
+        f"tool='ceph-objectstore-tool --data-path {OSDS}/ceph-{osd} --pgid {group} {name}'; "
+        "$tool get-bytes spoilt; printf X | dd of=spoilt bs=1 seek=100 conv=notrunc status=none; "
+        f"$tool set-bytes spoilt; chown -R ceph:ceph {OSDS}/ceph-{osd}; systemctl start ceph-osd@{osd}"
+    )
+    checkout.on_node(holder, "sh", "-ec", spoil)
+    wait_for(lambda: is_whole(checkout), "the OSD is back")
+    checkout.on_node(NODES[0], "ceph", "pg", "deep-scrub", group)
+    wait_for(lambda: "OSD_SCRUB_ERRORS" in status(checkout)["health"]["checks"], "the scrub finds it")
+    assert checkout.on_node(WRITER, "sh", "-ec", f"{rbd} --no-progress export {image} - | sha256sum") == wrote
+    checkout.on_node(NODES[0], "ceph", "pg", "repair", group)
+    wait_for(lambda: "OSD_SCRUB_ERRORS" not in status(checkout)["health"]["checks"], "the repair ends")
+    assert checkout.on_node(WRITER, "sh", "-ec", f"{rbd} --no-progress export {image} - | sha256sum") == wrote
+
+
+def test_full_osds_stop_writes_and_no_more(checkout: Checkout) -> None:
+    """Clients are told, every OSD goes on and starts again, and what is deleted gives way to new files."""
+    fill = f"dd if=/dev/zero of={FOLDER}/filler bs=1M count=2000 oflag=sync"
+    said = checkout.on_node(WRITER, "sh", "-c", f"LC_ALL=C timeout 280 {fill} 2>&1 || true")
+    assert "No space left on device" in said
+    assert "OSD_FULL" in status(checkout)["health"]["checks"]
+    kill(checkout, NODES[2], "ceph-osd")
+    wait_for(lambda: status(checkout)["osdmap"]["num_up_osds"] == 2, "an OSD is away")
+    wait_for(lambda: status(checkout)["osdmap"]["num_up_osds"] == 3, "a full OSD starts again")
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+    checkout.on_node(WRITER, "rm", f"{FOLDER}/filler")
+    wait_for(lambda: "OSD_FULL" not in status(checkout)["health"]["checks"], "there is room again")
+    wait_for(lambda: is_whole(checkout), "what waited for room is whole again")
+    checkout.on_node(WRITER, "sh", "-ec", f"echo more > {FOLDER}/again")
+    assert checkout.on_node(READER, "cat", f"{FOLDER}/again").strip() == "more"
+
+
+def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) -> None:
+    checkout.on_node(NODES[0], "ceph", "osd", "pool", "set", "scratch", "size", "2")
+    checkout.on_node(NODES[0], "ceph", "auth", "caps", "client.export.scratch", "mon", "allow *")
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
+    assert "pool scratch: size=2" in said
+    assert "client.export.scratch: mon allow *" in said
+    inventory = f"inventories/{checkout.stack}"
+    checkout.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", inventory)
+    assert "size: 3" in checkout.on_node(NODES[0], "ceph", "osd", "pool", "get", "scratch", "size")
+    checkout.run("exec", "causeway", "drift", checkout.stack)
