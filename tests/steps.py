@@ -237,7 +237,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
     if same:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
     for line in leftovers.clear():
-        print(f"left by a run that was killed, and removed: {line}")
+        print(line)
     begun = seed.environment(options.seed)
     print(f"seed: {begun[seed.NAME]}")
     run = Run(

@@ -23,6 +23,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from infra.errors import CausewayError
 from infra.providers.lifecycle import descendants
 from infra.providers.local import names, netns, sweep, wan
 from infra.pulumi_cli import without_salt
@@ -271,18 +272,33 @@ def new_checkout() -> Iterator[Checkout]:
 
 
 def sweep_dead_places() -> list[str]:
-    """Sweep what dead runs left at their places; returns a line for each place that was not empty."""
+    """Sweep what dead runs left at their places; returns a line for each place that was not empty.
+
+    Raises CausewayError, once all others are swept, where something stays at a place.
+    """
     PLACES.mkdir(exist_ok=True)
     with _locks() as held:
-        return _clear_free(held)
+        swept, stuck = _clear_free(held)
+    if stuck:
+        raise CausewayError("; ".join(stuck))
+    return swept
 
 
-def _clear_free(held: list[Any]) -> list[str]:
-    folders = [PLACES / str(number) for number, file in enumerate(held) if file is not None]
-    left = [folder for folder in folders if folder.exists()]
-    for folder in left:
-        _clear(folder)
-    return [f"clone {folder}, with its stack" for folder in left]
+def _clear_free(held: list[Any]) -> tuple[list[str], list[str]]:
+    """A line for each place that is free now, and for each that something stays at: nobody gets that one."""
+    swept, stuck = [], []
+    for number, file in enumerate(held):
+        folder = PLACES / str(number)
+        if file is None or not folder.exists():
+            continue
+        try:
+            _clear(folder)
+            swept.append(f"clone {folder}, with its stack")
+        except (CausewayError, OSError) as error:
+            file.close()
+            held[number] = None
+            stuck.append(f"{folder}: {error}")
+    return swept, stuck
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """What becomes of half-made, unwanted and impossible things: the engine after a kill, and its sweep."""
 
+import os
 import pickle
 import signal
 import subprocess
@@ -67,6 +68,18 @@ def test_what_a_killed_run_has_begun_is_completed(base: nodes.Node, delay_s: flo
     assert all(state.running and state.host_key for state in states)
     assert wan.inspect(LINK).up
     assert len(daemons.processes(names.link_dir(STACK, LINK.name))) in (0, 3)
+    sweep.sweep(STACK)
+    assert sweep.leftovers(STACK) == []
+
+
+def test_nodes_of_which_every_process_was_killed_are_swept(base: nodes.Node) -> None:
+    """conmon first: nobody is left who could note that a node has ended."""
+    GROUND.networks()
+    pool = pool_of(base, TOKYO, 2)
+    reconcile(pool)
+    of_each = ("podman", "inspect", "--format", "{{.State.ConmonPid}} {{.State.Pid}}")
+    for pid in run([*of_each, *(node.container for node in pool)]).split():
+        os.kill(int(pid), signal.SIGKILL)
     sweep.sweep(STACK)
     assert sweep.leftovers(STACK) == []
 

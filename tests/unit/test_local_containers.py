@@ -26,13 +26,17 @@ def busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return left
 
 
-def test_what_podman_removes_at_the_second_try_only_is_removed(busy: Path) -> None:
-    busy.write_text("1")
+def test_what_podman_removes_after_some_tries_only_is_removed(
+    busy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "DISCARD_PAUSE_S", 0)
+    busy.write_text("5")
     containers.discard("cw-s-a-0")
     assert busy.read_text().strip() == "0"
 
 
-def test_what_podman_never_removes_is_said(busy: Path) -> None:
+def test_what_podman_never_removes_is_said(busy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "DISCARD_WITHIN_S", 0)
     busy.write_text("100")
     with pytest.raises(CausewayError, match="resource busy"):
         containers.discard("cw-s-a-0")

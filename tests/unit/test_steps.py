@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.errors import CausewayError
 from tests import declared, leftovers, minutes, outcomes, step_run, steps
+from tests.integration import checkout
 from tests.step_run import Ended, Run, Step
 
 
@@ -352,3 +354,26 @@ def test_what_a_dead_run_started_is_ended_and_what_a_live_one_started_is_not() -
         for process in started.values():
             process.kill()
             process.wait()
+
+
+def test_what_cannot_be_removed_stops_no_run_and_nobody_gets_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(stack: str) -> list[str]:
+        if stack == "stuck":
+            raise CausewayError("podman refuses")
+        return []
+
+    monkeypatch.setattr(checkout, "PLACES", tmp_path)
+    monkeypatch.setattr("infra.providers.local.sweep.sweep", refuse)
+    for part in ("_end_processes", "_remove_containers", "_sweep_grounds"):
+        monkeypatch.setattr(leftovers, part, list)
+    for number, stack in enumerate(("stuck", "gone")):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "stacks").write_text(stack)
+    (line,) = leftovers.clear()
+    assert "podman refuses" in line
+    assert "still there" in line
+    assert [(tmp_path / str(number)).exists() for number in range(2)] == [True, False]
+    with checkout._free_place() as number:
+        assert number != 0

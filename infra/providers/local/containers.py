@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from infra.providers.local.node import (
 )
 
 READY_TIMEOUT_S = 90.0
-DISCARD_TRIES = 3
+DISCARD_WITHIN_S = 60.0
+"""What was killed takes seconds to let go of its memory and its mounts, on a busy machine more."""
+DISCARD_PAUSE_S = 0.5
 RECIPE = 1
 """Counted up when `podman run`'s arguments change in a way that needs nodes to be made anew."""
 HOST_KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]{68}")
@@ -62,17 +65,19 @@ def discard(*containers: str) -> None:
     """Remove containers, whatever state a killed podman left them in; it is no error when there are none."""
     if not containers:
         return
-    for tries_left in reversed(range(DISCARD_TRIES)):
+    deadline = time.monotonic() + DISCARD_WITHIN_S
+    while True:
         try:
             run(
                 ["podman", "rm", "--force", "--ignore", "--time=0", *containers],
                 timeout_s=120 + 2 * len(containers),
             )
         except CausewayError:
-            # A podman that was ended between mounting a container's /dev/shm and noting it: the first try
-            # fails with "device or resource busy" and unmounts it all the same, so the next one succeeds.
-            if not tries_left:
+            # Each try gets one step further: what was killed with its conmon is noted as stopped by the first
+            # one, which fails; a /dev/shm that a killed podman has not noted is unmounted by one that fails.
+            if time.monotonic() > deadline:
                 raise
+            time.sleep(DISCARD_PAUSE_S)
         else:
             return
 
