@@ -20,7 +20,11 @@ from infra.declaration.storage import (
     DeviceBackingSpec,
     DeviceSpec,
     FileBackingSpec,
+    NfsFilesSpec,
+    NfsFolderSpec,
+    NfsSpec,
     RbdExport,
+    StorageSpec,
 )
 
 __all__ = [
@@ -40,11 +44,15 @@ __all__ = [
     "LocalProvider",
     "MigSpec",
     "MonitoringSpec",
+    "NfsFilesSpec",
+    "NfsFolderSpec",
+    "NfsSpec",
     "NodeKind",
     "NodePoolSpec",
     "RbdExport",
     "RegionSpec",
     "RoceSpec",
+    "StorageSpec",
     "SwitchAsic",
     "SwitchSpec",
     "TrafficClasses",

@@ -9,7 +9,7 @@ from infra.declaration.link import WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import RegionSpec
 from infra.declaration.reliability import ReliabilitySpec
-from infra.declaration.storage import CephSpec
+from infra.declaration.storage import StorageSpec
 
 
 class ClusterSpec(Spec):
@@ -32,7 +32,7 @@ class ClusterSpec(Spec):
     """What is drawn, what may be, and what it costs; unset means that power is not planned or watched."""
     reliability: ReliabilitySpec | None = None
     """How often things fail and what a job does about it; unset means that it is not planned."""
-    storage: tuple[CephSpec, ...] = ()
+    storage: tuple[StorageSpec, ...] = ()
     """What regions keep, and export to their nodes."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.

@@ -98,6 +98,51 @@ class RbdExport(ExportSpec):
 Export = Annotated[CephfsExport | RbdExport, Field(discriminator="kind")]
 
 
+class NfsExport(ExportSpec):
+    """A folder that a node serves to the GPU nodes of its region by NFS."""
+
+    kind: Literal["nfs"]
+    """Files."""
+    host: str | None = None
+    """The node that serves it and keeps its files, such as `tokyo-storage-0`; unset means the first one."""
+
+
+class NfsFilesSpec(Spec):
+    """Each export has a file system of its own, in a file as large as its quota, on the node's own disk."""
+
+    what: ClassVar = "the file systems of exports"
+    kind: Literal["file"]
+    """A file system in a file; the quota is its size."""
+
+
+class NfsFolderSpec(Spec):
+    """Each export is a folder of a file system that is there already."""
+
+    what: ClassVar = "the folder of exports"
+    kind: Literal["folder"]
+    """A folder, without quotas."""
+    path: FilePath
+    """Where the folders are made, such as `/srv/data`; a disk mounted there is yours to look after."""
+
+
+class NfsSpec(Spec):
+    """NFS for a small site: each export on one node, without a second copy."""
+
+    what: ClassVar = "a storage"
+    name: str
+    """A DNS label of its own."""
+    kind: Literal["nfs"]
+    """NFS 4."""
+    region: str
+    """The region that it lies in."""
+    pools: tuple[str, ...]
+    """Names of node pools of role `storage`."""
+    backing: Annotated[NfsFilesSpec | NfsFolderSpec, Field(discriminator="kind")]
+    """What the files lie on."""
+    exports: tuple[NfsExport, ...] = ()
+    """What clients use."""
+
+
 class CephSpec(Spec):
     """A Ceph cluster in one region."""
 
@@ -126,3 +171,6 @@ class CephSpec(Spec):
     """Whether nothing is sent between nodes that is not encrypted."""
     exports: tuple[Export, ...] = ()
     """What clients use."""
+
+
+StorageSpec = Annotated[CephSpec | NfsSpec, Field(discriminator="kind")]

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from infra.providers.local import names
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 
 PROVES = ("local",)
 
-LABEL = "causeway.test=node-image"
+LABEL = f"causeway.test=node-image-{names.short_hash(str(names.CHECKOUT))}"
+"""Not that of another checkout, whose tests may run meanwhile."""
 
 
 def podman(*words: str) -> str:

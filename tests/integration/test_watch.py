@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.providers.local import names
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
 from tests.repo.dashboards import filled, metrics, questions
@@ -20,7 +21,8 @@ PROVES = ("monitoring",)
 
 ROOT = Path(__file__).resolve().parents[2]
 WATCHES = sorted(path.parent for path in ROOT.glob("infra/capabilities/*/watch/alerts.yaml"))
-LABEL = "causeway.test=watch"
+LABEL = f"causeway.test=watch-{names.short_hash(str(names.CHECKOUT))}"
+"""Not that of another checkout, whose tests may run meanwhile."""
 NODE = "tokyo-gateway-0"
 TARGET = "/var/tmp/watch"  # noqa: S108 - in the container
 INSTALL = "DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends promtool"

@@ -1,8 +1,10 @@
 """The contract: what goes in comes out, and nothing else is let in."""
 
 import json
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,7 +13,7 @@ from infra.capabilities.wan.section import WanSection
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
 from infra.errors import CausewayError
-from infra.ground.contract import Contract, load_contract
+from infra.ground.contract import Contract, Part, load_contract
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
@@ -141,3 +143,22 @@ def test_every_host_belongs_to_its_region(contract: Contract) -> None:
     names = ("control-0", "gateway-0", "gpu-0", "gpu-1", "storage-0")
     assert contract.region_hosts("shanghai") == tuple(f"shanghai-{name}" for name in names)
     assert {contract.region_of(host) for host in contract.hosts} == {"tokyo", "shanghai"}
+
+
+def parts(model: type[Part] = Part) -> Iterator[type[Part]]:
+    """Every model of the contract."""
+    for part in model.__subclasses__():
+        yield part
+        yield from parts(part)
+
+
+def test_what_may_be_none_has_a_default() -> None:
+    """Pulumi drops inputs that are None: without a default the contract could not be read again."""
+    for file in (ROOT / "infra" / "capabilities").glob("*/section.py"):
+        import_module(f"infra.capabilities.{file.parent.name}.section")
+    found = list(parts())
+    assert len(found) > 20
+    for part in found:
+        for name, field in part.model_fields.items():
+            may_be_none = type(None) in get_args(field.annotation)
+            assert not (may_be_none and field.is_required()), f"{part.__name__}.{name}"

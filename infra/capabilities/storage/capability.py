@@ -1,9 +1,9 @@
-"""Storage: Ceph clusters, each within one region, and what they export to its GPU nodes."""
+"""Storage: Ceph clusters and NFS servers, each within one region, and what they export to its GPU nodes."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from infra.capabilities.storage import figures
+from infra.capabilities.storage import figures, nfs
 from infra.capabilities.storage.rules import RULES
 from infra.capabilities.storage.section import (
     CephCluster,
@@ -13,7 +13,7 @@ from infra.capabilities.storage.section import (
     StorageSection,
     cluster_secrets,
 )
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec
+from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec, NfsSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import Endpoint, HostSet, Ports
 from infra.ground.nodes import pool_key
@@ -44,31 +44,38 @@ class Outlook:
 
 @dataclass(frozen=True)
 class StoragePlan:
-    """The section, and an outlook for each of its clusters."""
+    """The section, and an outlook for each of what is in it."""
 
     section: StorageSection
-    outlooks: tuple[Outlook, ...]
+    outlooks: tuple[Outlook | nfs.NfsOutlook, ...]
 
 
 class Storage(Capability[StoragePlan]):
     """Where `storage` is declared."""
 
     name = "storage"
-    rules = RULES
+    rules = (*RULES, *nfs.RULES)
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> StoragePlan | None:
         """From the declaration alone."""
-        clusters = tuple(_cluster(spec, storage) for storage in spec.storage)
-        outlooks = tuple(_outlook(spec, storage) for storage in spec.storage)
-        return StoragePlan(StorageSection(clusters=clusters), outlooks) if clusters else None
+        if not spec.storage:
+            return None
+        ceph = [storage for storage in spec.storage if isinstance(storage, CephSpec)]
+        served = tuple(nfs.storage_of(spec, one) for one in spec.storage if isinstance(one, NfsSpec))
+        clusters = tuple(_cluster(spec, storage) for storage in ceph)
+        outlooks: tuple[Outlook | nfs.NfsOutlook, ...] = (
+            *(_outlook(spec, one) for one in ceph),
+            *(nfs.outlook(one) for one in served),
+        )
+        return StoragePlan(StorageSection(clusters=clusters, nfs=served), outlooks)
 
     def section(self, plan: StoragePlan) -> StorageSection:
-        """The clusters."""
+        """The clusters, and what is served by NFS."""
         return plan.section
 
     def endpoints(self, plan: StoragePlan, planned: Planned) -> tuple[Endpoint, ...]:
-        """Monitors, and the range that all other daemons listen in; for the region's own nodes."""
-        return tuple(
+        """Monitors, and the range that all other daemons listen in, for the region's own nodes; NFS."""
+        ceph = tuple(
             Endpoint(
                 f"ceph-{kind}-{cluster.name}",
                 HostSet(hosts=hosts),
@@ -82,14 +89,18 @@ class Storage(Capability[StoragePlan]):
                 ("daemons", tuple(cluster.osds), DAEMONS),
             )
         )
+        return (*ceph, *(nfs.endpoint(one) for one in plan.section.nfs if one.shares))
 
     def secrets(self, plan: StoragePlan) -> Mapping[str, SecretKind]:
         """A key for each use of each cluster."""
         return {name: "cephx" for cluster in plan.section.clusters for name in cluster_secrets(cluster)}
 
     def report(self, plan: StoragePlan) -> Report:
-        """A paragraph for each cluster."""
-        text = "\n".join(in_words(one) for one in plan.outlooks)
+        """A paragraph for each."""
+        words = (
+            nfs.in_words(one) if isinstance(one, nfs.NfsOutlook) else in_words(one) for one in plan.outlooks
+        )
+        text = "\n".join(words)
         return Report(text, {"storage": [asdict(one) for one in plan.outlooks]})
 
 

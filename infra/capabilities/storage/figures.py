@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, RbdExport
+from infra.declaration import CephfsExport, CephSpec, ClusterSpec, RbdExport, StorageSpec
 from infra.ground.addresses import host_name
 
 GROUPS_PER_OSD = 100
@@ -37,14 +37,14 @@ class Node:
     rack: str
 
 
-def nodes(spec: ClusterSpec, storage: CephSpec) -> tuple[Node, ...]:
+def nodes(spec: ClusterSpec, storage: StorageSpec) -> tuple[Node, ...]:
     """All nodes of a storage, in declared order; none where its region or pools are not declared."""
     found = []
     for region in spec.regions:
         for pool in region.pools:
             if region.name == storage.region and pool.name in storage.pools:
                 for number in range(pool.count):
-                    per_rack = storage.nodes_per_rack
+                    per_rack = storage.nodes_per_rack if isinstance(storage, CephSpec) else None
                     rack = f"{pool.name}-{number // per_rack}" if per_rack else ""
                     found.append(Node(host_name(region, pool, number), rack))
     return tuple(found)

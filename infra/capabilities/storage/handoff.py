@@ -1,12 +1,15 @@
-"""The variables of roles `ceph` and `ceph_client`."""
+"""The variables of roles `ceph` and `ceph_client`, `nfs_server` and `nfs_client`."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network, collapse_addresses
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from infra.capabilities.storage.section import (
     OWN_KEYS,
     CephCluster,
+    NfsShare,
+    NfsStorage,
     Osd,
     StorageExport,
     StoragePool,
@@ -54,7 +57,27 @@ def _client_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
     }
 
 
-ROLES = (Role("ceph", _nodes, _node_secrets), Role("ceph_client", _clients, _client_secrets))
+def _nfs(contract: Contract) -> tuple[NfsStorage, ...]:
+    section = contract.section(StorageSection)
+    return section.nfs if section else ()
+
+
+def _nfs_servers(contract: Contract) -> HostSet:
+    return HostSet(hosts=tuple(dict.fromkeys(host for one in _nfs(contract) for host in one.servers)))
+
+
+def _nfs_clients(contract: Contract) -> HostSet:
+    return HostSet(
+        pools=tuple(dict.fromkeys(key for one in _nfs(contract) for key in one.clients if one.shares))
+    )
+
+
+ROLES = (
+    Role("ceph", _nodes, _node_secrets),
+    Role("ceph_client", _clients, _client_secrets),
+    Role("nfs_server", _nfs_servers),
+    Role("nfs_client", _nfs_clients),
+)
 
 
 def fsid(contract: Contract, cluster: CephCluster) -> str:
@@ -71,7 +94,7 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     for key in dict.fromkeys(key for cluster in _clusters(contract) for key in cluster.clients):
         used = [cluster for cluster in _clusters(contract) if key in cluster.clients]
         clients[group_name("pool", key)] = _used(contract, used)
-    return {"ceph": nodes, "ceph_client": clients}
+    return {"ceph": nodes, "ceph_client": clients, "nfs_client": _nfs_mounts(contract)}
 
 
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
@@ -81,6 +104,47 @@ def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         for host, osds in cluster.osds.items():
             own = {} if _same_osds(cluster) else {"ceph_osds": _osds(osds)}
             found[host] = own | ({"ceph_rack": cluster.racks[host]} if host in cluster.racks else {})
+    for host in _nfs_servers(contract).hosts:
+        found.setdefault(host, {}).update(_nfs_server(contract, host))
+    return found
+
+
+def _nfs_server(contract: Contract, host: str) -> dict[str, Any]:
+    storages = [one for one in _nfs(contract) if host in one.servers]
+    shares = [(one, share) for one in storages for share in one.shares if share.host == host]
+    return {"nfs_server_exports": [_nfs_export(contract, one, share) for one, share in shares]}
+
+
+def _nfs_export(contract: Contract, storage: NfsStorage, share: NfsShare) -> dict[str, Any]:
+    """By its addresses a client is known, in as few networks as hold no other."""
+    addresses = [IPv4Network(one.address) for one in contract.hosts.values() if one.pool in storage.clients]
+    return {
+        "path": _nfs_path(storage, share),
+        **({"size_bytes": share.size_bytes} if share.size_bytes else {}),
+        "clients": [str(network) for network in collapse_addresses(addresses)],
+    }
+
+
+def _nfs_path(storage: NfsStorage, share: NfsShare) -> str:
+    """Where it is, on its server and for its clients."""
+    return f"{storage.folder or '/srv/nfs'}/{storage.name}/{share.name}"
+
+
+def _nfs_mounts(contract: Contract) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for storage in _nfs(contract):
+        mounts = [
+            {
+                "server": str(contract.hosts[share.host].address),
+                "path": _nfs_path(storage, share),
+                "mount": f"/mnt/{storage.name}/{share.name}",
+                "size_bytes": share.size_bytes,
+            }
+            for share in storage.shares
+        ]
+        for key in storage.clients if mounts else ():
+            own = found.setdefault(group_name("pool", key), {"nfs_client_mounts": []})
+            own["nfs_client_mounts"] += mounts
     return found
 
 

@@ -14,6 +14,7 @@ from infra.declaration import (
     ExistingProvider,
     FileBackingSpec,
     NodePoolSpec,
+    StorageSpec,
 )
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import Rule
@@ -25,10 +26,17 @@ LOCAL_LIMIT_MS = 10
 """What Ceph's stretch mode allows between sites (docs.ceph.com, "Stretch Clusters")."""
 
 
-def storages(spec: ClusterSpec) -> Iterator[tuple[str, CephSpec, tuple[figures.Node, ...]]]:
+def storages(spec: ClusterSpec) -> Iterator[tuple[str, StorageSpec, tuple[figures.Node, ...]]]:
     """Every storage: (path, it, its nodes)."""
     for index, storage in enumerate(spec.storage):
         yield f"storage[{index}]", storage, figures.nodes(spec, storage)
+
+
+def clusters(spec: ClusterSpec) -> Iterator[tuple[str, CephSpec, tuple[figures.Node, ...]]]:
+    """Those of Ceph's."""
+    for path, storage, members in storages(spec):
+        if isinstance(storage, CephSpec):
+            yield path, storage, members
 
 
 class StorageHasNames:
@@ -57,7 +65,7 @@ def _labels(named: list[tuple[str, str]]) -> Iterator[Problem]:
 
 
 class StorageHasAPlace:
-    """A cluster lies in one region, on pools that are for storage, and shares them with no other one."""
+    """A storage lies in one region, on pools that are for storage, and shares them with no other one."""
 
     id: ClassVar[str] = "storage-places"
     severity: ClassVar[Severity] = "error"
@@ -68,7 +76,7 @@ class StorageHasAPlace:
         for path, storage, _ in storages(spec):
             regions = {region.name: {pool.name: pool for pool in region.pools} for region in spec.regions}
             if storage.region not in regions:
-                yield _unknown(f"{path}.region", storage.region, "a declared region", list(regions))
+                yield unknown(f"{path}.region", storage.region, "a declared region", list(regions))
                 continue
             for number, name in enumerate(storage.pools):
                 place = f"{path}.pools[{number}]"
@@ -80,22 +88,24 @@ class StorageHasAPlace:
             if not storage.pools:
                 yield Problem(f"{path}.pools", "is empty: nothing would keep anything")
 
-    def _elsewhere(self, place: str, storage: CephSpec, name: str, spec: ClusterSpec) -> Problem:
+    def _elsewhere(self, place: str, storage: StorageSpec, name: str, spec: ClusterSpec) -> Problem:
         """A pool that the region does not have: another one's, or nobody's."""
         for region in spec.regions:
             if region.name != storage.region and any(pool.name == name for pool in region.pools):
                 ends = {storage.region, region.name}
                 rtt = next((link.rtt_ms for link in spec.wan_links if {link.a, link.b} == ends), None)
                 away = f", {rtt:g} ms away" if rtt is not None else ""
-                message = f"{show(name)} is a pool of {region.name}{away}: a Ceph cluster stays in one region"
-                hint = f"its sites may be {LOCAL_LIMIT_MS} ms apart at most; declare another storage there"
+                message = f"{show(name)} is a pool of {region.name}{away}: a storage stays in one region"
+                hint = "declare another storage there"
+                if isinstance(storage, CephSpec):
+                    hint = f"Ceph's sites may be {LOCAL_LIMIT_MS} ms apart at most; {hint}"
                 return Problem(place, message, show(name), hint=hint)
         declared = next(region for region in spec.regions if region.name == storage.region)
         names = [pool.name for pool in declared.pools if pool.role == "storage"]
-        return _unknown(place, name, f"a pool of {storage.region}", names)
+        return unknown(place, name, f"a pool of {storage.region}", names)
 
     def _one(
-        self, place: str, storage: CephSpec, pool: NodePoolSpec, taken: dict[tuple[str, str], str]
+        self, place: str, storage: StorageSpec, pool: NodePoolSpec, taken: dict[tuple[str, str], str]
     ) -> Iterator[Problem]:
         if pool.role != "storage":
             message = f"{show(pool.name)} is a pool of role {pool.role}, and other work is done there"
@@ -106,7 +116,8 @@ class StorageHasAPlace:
         taken[storage.region, pool.name] = storage.name
 
 
-def _unknown(path: str, name: str, what: str, names: list[str]) -> Problem:
+def unknown(path: str, name: str, what: str, names: list[str]) -> Problem:
+    """A name that nothing has: what it should be, and the nearest that is there."""
     listed = f" ({', '.join(names)})" if names else ""
     return Problem(path, f"{show(name)} is not {what}{listed}", show(name), suggestion=nearest(name, names))
 
@@ -119,7 +130,7 @@ class MonitorsHaveNodes:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Even numbers, and more monitors than nodes."""
-        for path, storage, members in storages(spec):
+        for path, storage, members in clusters(spec):
             if storage.mons and storage.mons % 2 == 0:
                 message = f"{storage.mons} monitors bear no more failures than {storage.mons - 1}"
                 yield Problem(f"{path}.mons", message, show(storage.mons), suggestion=str(storage.mons - 1))
@@ -137,7 +148,7 @@ class CopiesHaveDomains:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """More copies or parts than failure domains."""
-        for path, storage, members in storages(spec):
+        for path, storage, members in clusters(spec):
             if not members:
                 continue
             count, domain = figures.domains(members), figures.failure_domain(members)
@@ -162,7 +173,7 @@ class OneCopyIsKnown:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Clusters that keep one copy."""
-        for path, storage, members in storages(spec):
+        for path, storage, members in clusters(spec):
             if members and figures.replicas(storage, members) == 1:
                 message = f"storage {storage.name} keeps one copy: the loss of any OSD loses data"
                 yield Problem(path, message, hint="three nodes keep three")
@@ -176,7 +187,7 @@ class DisksAreNamed:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Paths that move, disks given away blindly, strangers' disks, nodes with too many or too few."""
-        for path, storage, members in storages(spec):
+        for path, storage, members in clusters(spec):
             backing = storage.osd_backing
             if not isinstance(backing, DeviceBackingSpec) or not members:
                 continue
@@ -186,7 +197,7 @@ class DisksAreNamed:
                 place = f"{path}.osd_backing.devices[{number}]"
                 if device.host not in names:
                     what = f"a node of storage {storage.name}"
-                    yield _unknown(f"{place}.host", device.host, what, names[:8])
+                    yield unknown(f"{place}.host", device.host, what, names[:8])
                 yield from self._one(place, device)
                 before = backing.devices[:number]
                 if any((one.host, one.path) == (device.host, device.path) for one in before):
@@ -226,7 +237,7 @@ class FilesAreForTrials:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Files in regions of existing machines."""
         providers = {region.name: region.provider for region in spec.regions}
-        for path, storage, _ in storages(spec):
+        for path, storage, _ in clusters(spec):
             existing = isinstance(providers.get(storage.region), ExistingProvider)
             if existing and isinstance(storage.osd_backing, FileBackingSpec):
                 message = "is a file on each node's system disk, whose speed and room it shares"
@@ -234,29 +245,19 @@ class FilesAreForTrials:
 
 
 class ExportsFit:
-    """What is exported has room, and lies where it may."""
+    """What is exported has room."""
 
     id: ClassVar[str] = "storage-exports"
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Quotas above what there is, regions of residence that are not there, too many pools."""
-        regions = [region.name for region in spec.regions]
-        for path, storage, members in storages(spec):
+        """Quotas above what there is, too many pools."""
+        for path, storage, members in clusters(spec):
             for number, export in enumerate(storage.exports):
-                place = f"{path}.exports[{number}]"
                 usable = figures.usable_gib(storage, members, export) if members else 0.0
                 if members and export.quota_gib and export.quota_gib > usable:
                     message = f"storage {storage.name} has {usable:.1f} GiB for it"
-                    yield Problem(f"{place}.quota_gib", message, show(export.quota_gib))
-                for one in export.residency:
-                    if one not in regions:
-                        yield _unknown(f"{place}.residency", one, "a declared region", regions)
-                if export.residency and storage.region not in export.residency:
-                    message = f"leaves out {storage.region}, where it lies"
-                    yield Problem(
-                        f"{place}.residency", message, hint=f"add {storage.region}, or move the export"
-                    )
+                    yield Problem(f"{path}.exports[{number}].quota_gib", message, show(export.quota_gib))
             osds = len(members) * storage.osds_per_node
             found = figures.groups_per_osd(figures.pools(storage, members), osds) if members else 0.0
             if found > figures.MOST_GROUPS_PER_OSD:
@@ -264,6 +265,26 @@ class ExportsFit:
                     f"come to {found:.0f} placement groups an OSD; {figures.MOST_GROUPS_PER_OSD} is the most"
                 )
                 yield Problem(f"{path}.exports", message, hint="export less, or add OSDs")
+
+
+class DataIsAtHome:
+    """Data lies where it may."""
+
+    id: ClassVar[str] = "storage-residency"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Regions of residence that are not there, or not the storage's own."""
+        regions = [region.name for region in spec.regions]
+        for path, storage, _ in storages(spec):
+            for number, export in enumerate(storage.exports):
+                place = f"{path}.exports[{number}].residency"
+                for one in export.residency:
+                    if one not in regions:
+                        yield unknown(place, one, "a declared region", regions)
+                if export.residency and storage.region not in export.residency:
+                    message = f"leaves out {storage.region}, where it lies"
+                    yield Problem(place, message, hint=f"add {storage.region}, or move the export")
 
 
 RULES: tuple[Rule, ...] = (
@@ -275,4 +296,5 @@ RULES: tuple[Rule, ...] = (
     DisksAreNamed(),
     FilesAreForTrials(),
     ExportsFit(),
+    DataIsAtHome(),
 )

@@ -59,12 +59,40 @@ class CephCluster(Part):
     """Keys of the pools whose nodes use the exports."""
 
 
+class NfsShare(Part):
+    """A folder, the node that serves it, and its file system's size; 0 where it has none of its own."""
+
+    name: str
+    host: str
+    size_bytes: int
+    data_class: str
+    residency: tuple[str, ...]
+
+
+class NfsStorage(Part):
+    """One storage of kind NFS."""
+
+    name: str
+    region: str
+    folder: str | None = None
+    """Where folders are made; None where each has a file system of its own."""
+    shares: tuple[NfsShare, ...]
+    clients: tuple[str, ...]
+    """Keys of the pools whose nodes use them."""
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The nodes that serve anything."""
+        return tuple(dict.fromkeys(share.host for share in self.shares))
+
+
 class StorageSection(Section):
-    """Every cluster."""
+    """Every cluster, and what is served by NFS."""
 
     capability: ClassVar = "storage"
     version: Literal[1] = 1
     clusters: tuple[CephCluster, ...]
+    nfs: tuple[NfsStorage, ...] = ()
 
 
 OWN_KEYS = ("mon", "admin", "osd", "mgr", "mds")
