@@ -23,6 +23,7 @@ NAMES = (
     "energy",
     "gpu",
     "storage",
+    "acceptance",
 )
 """Every capability there is; those that another one needs or uses are before it."""
 

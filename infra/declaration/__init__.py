@@ -1,5 +1,6 @@
 """What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
 
+from infra.declaration.acceptance import AcceptanceSpec, BreakerSpec, PoolAcceptanceSpec
 from infra.declaration.cluster import ClusterSpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
@@ -28,6 +29,8 @@ from infra.declaration.storage import (
 )
 
 __all__ = [
+    "AcceptanceSpec",
+    "BreakerSpec",
     "CephSpec",
     "CephfsExport",
     "ClusterSpec",
@@ -49,6 +52,7 @@ __all__ = [
     "NfsSpec",
     "NodeKind",
     "NodePoolSpec",
+    "PoolAcceptanceSpec",
     "RbdExport",
     "RegionSpec",
     "RoceSpec",

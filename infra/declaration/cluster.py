@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from infra.declaration.acceptance import AcceptanceSpec
 from infra.declaration.base import KeyLine, Spec
 from infra.declaration.discovery import DiscoverySpec
 from infra.declaration.energy import EnergySpec
@@ -28,6 +29,8 @@ class ClusterSpec(Spec):
     """How services are found; unset means that none is."""
     monitoring: MonitoringSpec | None = None
     """How the cluster is watched, and who is told; unset means that it is not."""
+    acceptance: AcceptanceSpec | None = None
+    """What nodes with GPUs have to be to join; unset means that nobody tries them."""
     energy: EnergySpec | None = None
     """What is drawn, what may be, and what it costs; unset means that power is not planned or watched."""
     reliability: ReliabilitySpec | None = None

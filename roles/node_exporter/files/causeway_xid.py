@@ -19,6 +19,11 @@ import sys
 import time
 from pathlib import Path
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
 LINE = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{4,20})\): ([0-9]{1,4})\b(.*)")
 ACTIONS = {
     "restart_app": (13, 31, 32, 39, 40, 41, 68, 69, 94),
@@ -47,24 +52,40 @@ def action_of(number: int, rest: str) -> str:
     return BY_NUMBER.get(number, "workflow")
 
 
-def counted(text: str, state: dict) -> dict:
-    """The state after some lines of the journal, each a JSON object; what is no line of it is passed over."""
-    cursor, counts = state.get("cursor", ""), dict(state.get("counts", {}))
+def entries(text: str) -> Iterator[dict[str, Any]]:
+    """The lines of a journal, each a JSON object with a cursor; what is no line of it is passed over."""
     for line in text.split("\n"):
         try:
             entry = json.loads(line)
-            cursor, message = str(entry["__CURSOR"]), entry.get("MESSAGE")
+            str(entry["__CURSOR"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        found = LINE.search(message) if isinstance(message, str) else None
-        if found:
-            number = int(found[2])
-            key = " ".join((found[1].lower(), str(number), action_of(number, found[3])))
+        if isinstance(entry, dict):
+            yield entry
+
+
+def event_of(entry: dict[str, Any]) -> tuple[str, int, str] | None:
+    """The GPU, the XID and what it asks for, where a line of the journal tells of one."""
+    message = entry.get("MESSAGE")
+    found = LINE.search(message) if isinstance(message, str) else None
+    if found is None:
+        return None
+    number = int(found[2])
+    return found[1].lower(), number, action_of(number, found[3])
+
+
+def counted(text: str, state: dict[str, Any]) -> dict[str, Any]:
+    """The state after some lines of the journal."""
+    cursor, counts = state.get("cursor", ""), dict(state.get("counts", {}))
+    for entry in entries(text):
+        cursor, event = str(entry["__CURSOR"]), event_of(entry)
+        if event:
+            key = " ".join(map(str, event))
             counts[key] = counts.get(key, 0) + 1
     return {"cursor": cursor, "counts": counts}
 
 
-def metrics(state: dict, now: float) -> str:
+def metrics(state: dict[str, Any], now: float) -> str:
     """In Prometheus' text format."""
     lines = [f"# HELP {NAME} XIDs in the kernel's log, and what each asks for.", f"# TYPE {NAME} counter"]
     for key, count in sorted(state["counts"].items()):
@@ -74,7 +95,7 @@ def metrics(state: dict, now: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read(file: Path) -> dict:
+def read(file: Path) -> dict[str, Any]:
     """The state that was kept; none where there is none, or nonsense."""
     try:
         state = json.loads(file.read_text())

@@ -1,0 +1,1 @@
+../../../../roles/node_exporter/files/causeway_xid.py

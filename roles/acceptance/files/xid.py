@@ -1,0 +1,1 @@
+../../node_exporter/files/causeway_xid.py
