@@ -123,6 +123,11 @@ def test_a_failure_blames_nobody_before_another_peer_was_tried() -> None:
     assert found.next == (("a", "c"), ("b", "d"))
 
 
+def test_one_good_peer_is_not_enough_to_blame() -> None:
+    found = judged(tried(("ab", False), ("bc", True)))
+    assert (found.blamed, found.suspects, found.next) == ((), ("a",), (("a", "c"),))
+
+
 def test_who_fails_with_two_good_peers_is_to_blame() -> None:
     found = judged(tried(("ab", False), ("cd", True), ("ac", True), ("bd", False)))
     assert (found.cleared, found.blamed, found.suspects, found.next) == (("a", "c", "d"), ("b",), (), ())

@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.capabilities.acceptance.node import active, parse, tools, verdict
+from infra.capabilities.acceptance.node import __main__ as program
+from infra.capabilities.acceptance.node import active, parse, tools, verdict, xid
 from infra.capabilities.acceptance.node.nccl import Result
 from infra.capabilities.acceptance.node.passive import found, is_model
 from infra.ground.rules.pools import GPU_MODELS
@@ -182,6 +183,13 @@ def test_a_new_node_waits_for_the_active_tier(tmp_path: Path) -> None:
     assert (said["severity"], said["action"]) == ("waiting", "drain")
     assert verdict_of(made, "active")["severity"] == "good"
     assert verdict_of(made)["accepted"]
+
+
+def test_why_it_waits_is_said_as_long_as_it_does(tmp_path: Path) -> None:
+    made = node(tmp_path)
+    assert proven(made)["severity"] == "waiting"
+    (reason,) = verdict_of(made)["reasons"]
+    assert reason.endswith("neither DCGM nor gpu-burn is installed: nothing tried the GPUs")
 
 
 def test_a_node_that_was_out_returns_by_the_active_tier_only(tmp_path: Path) -> None:
@@ -558,16 +566,93 @@ def test_the_role_installs_all_of_it() -> None:
         assert (ROOT / "roles/acceptance/files" / file.name).resolve() == file.resolve()
 
 
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the program keeps what it finds; its tools have eight good GPUs, and DCGM."""
+    (tmp_path / "expected").write_text(json.dumps(EXPECTED | {"metrics_dir": str(tmp_path)}))
+    monkeypatch.setattr(program, "EXPECTED", tmp_path / "expected")
+    monkeypatch.setattr(program, "KEPT", tmp_path)
+    monkeypatch.setattr(xid, "journal", lambda _cursor: "")
+    given_tools(monkeypatch)
+    return tmp_path
+
+
+def given_tools(monkeypatch: pytest.MonkeyPatch, **said: str) -> FakeTools:
+    good = {"nvidia-smi": all_gpus(), "dcgmi": diag("DCGM Diagnostic", "Pass")}
+    own = {name.replace("_", "-"): text for name, text in said.items()}
+    made = FakeTools({**good, "chronyc": SYNCHRONISED.format(0, "Normal"), **own})
+    monkeypatch.setattr(program, "Tools", lambda: made)
+    return made
+
+
+def kept_verdict(kept: Path) -> dict[str, Any]:
+    return dict(json.loads((kept / "verdict.json").read_text()))
+
+
+def test_auto_tries_a_node_that_waits_and_leaves_one_that_is_in_alone(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = given_tools(monkeypatch).ran
+    assert program.main(["auto"]) == 0
+    assert ("dcgmi", "diag", "-r", "2", "-j") in ran
+    assert kept_verdict(kept)["tier"] == "active"
+    ran.clear()
+    assert program.main(["auto"]) == 0
+    assert kept_verdict(kept)["tier"] == "passive"
+    assert not any(argv[0] == "dcgmi" for argv in ran)
+
+
+BUSY = all_gpus(g2={"processes": PROCESS})
+SEVEN = smi(gpu(n) for n in range(7))
+
+
+@pytest.mark.parametrize("log", [BUSY, SEVEN], ids=["at work", "bad"])
+def test_auto_does_not_try_a_node_that_is_at_work_or_bad(
+    log: str, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = given_tools(monkeypatch, nvidia_smi=log).ran
+    assert program.main(["auto"]) == program.KEPT_AWAY
+    assert not any(argv[0] == "dcgmi" for argv in ran)
+    given_tools(monkeypatch)
+    assert program.main(["auto"]) == 0, "and tries it once it can"
+    assert kept_verdict(kept)["accepted"]
+
+
+def test_auto_does_not_try_again_what_was_refused_just_before(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_tools(monkeypatch, dcgmi=diag("DCGM Diagnostic", "Fail"))
+    assert program.main(["auto"]) == program.KEPT_AWAY
+    assert kept_verdict(kept)["action"] == "repair"
+    ran = given_tools(monkeypatch).ran
+    assert program.main(["auto"]) == program.KEPT_AWAY
+    assert not any(argv[0] == "dcgmi" for argv in ran)
+    monkeypatch.setattr(program, "BOOT_ID", kept / "boot")
+    (kept / "boot").write_text("another\n")
+    assert program.main(["auto"]) == 0
+
+
+def test_after_a_repair_dcgm_goes_deeper(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = given_tools(monkeypatch).ran
+    assert program.main(["active", "--repaired"]) == 0
+    assert ("dcgmi", "diag", "-r", "4", "-j") in ran
+    assert kept_verdict(kept)["severity"] == "good"
+    assert (
+        'causeway_acceptance_verdict{severity="good",action="none"} 1\n'
+        in (kept / "causeway_acceptance.prom").read_text()
+    )
+
+
 def test_the_program_runs_by_itself(tmp_path: Path) -> None:
     """As on a node, where neither the rest of the checkout nor its packages are."""
     package = tmp_path / "infra/capabilities/acceptance/node"
     package.mkdir(parents=True)
     for file in FILES:
         (package / file.name).write_bytes(file.read_bytes())
-    program = (
+    text = (
         f"import runpy, sys; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['x', 'show']; "
         "runpy.run_module('infra.capabilities.acceptance.node', run_name='__main__')"
     )
-    words = [sys.executable, "-I", "-c", program]
+    words = [sys.executable, "-I", "-c", text]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
     assert json.loads(done.stdout)["boot_id"], done.stderr

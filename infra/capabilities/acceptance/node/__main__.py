@@ -2,10 +2,11 @@
 
     python3 -m infra.capabilities.acceptance.node TIER [--repaired]
 
-TIER: passive (seconds), active (minutes), burn-in (an hour and more), auto (active where the node waits to be
-accepted, is not at work, and was not tried just before; else passive), show (the kept verdict as one line).
+TIER: passive (seconds), active (minutes), burn-in (an hour and more), show (the kept verdict as one line),
+auto (active where the node waits to be accepted, nothing is wrong with it, no program is on its GPUs, and it
+was not tried just before; else passive).
 --repaired says that what was broken is repaired: what was before is forgotten, the active tier goes deeper.
-Exit 0: no job is kept away. 1: the node is out, or waits.
+Exit 0: no job is kept away. 3: the node is out, or waits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from infra.capabilities.acceptance.node.verdict import (
     read_state,
     repaired,
     unknown,
+    worst,
 )
 
 TYPE_CHECKING = False
@@ -42,6 +44,7 @@ EXPECTED = Path("/etc/causeway/acceptance.json")
 KEPT = Path("/var/lib/causeway/acceptance")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 TIERS = ("passive", "active", "burn-in", "auto", "show")
+KEPT_AWAY = 3
 RETRY_S = 6 * 3600
 """A node that the active tier refused is not tried again sooner, but after a boot (a rule of ours)."""
 
@@ -59,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
     with locked():
         verdict = looked(arguments.tier, arguments.repaired, boot)
     print(json.dumps(verdict, indent=1))
-    return int(verdict["action"] in OUT)
+    return KEPT_AWAY if verdict["action"] in OUT else 0
 
 
 @contextlib.contextmanager
@@ -86,7 +89,9 @@ def looked(tier: str, is_repaired: bool, boot: str) -> dict[str, Any]:
         state = repaired(state, now)
     node = passive.Node(Tools(), expected, state)
     findings = passive.found(node)
-    tier = tier_of(tier, state, boot, now, node)
+    if tier == "auto":
+        is_bad = worst(one.action for one in findings) in OUT
+        tier = "active" if not is_bad and is_to_be_tried(state, boot, now) and not busy(node) else "passive"
     if tier != "passive":
         findings += proven(tier, is_repaired, node)
     verdict, state = decided(findings, state, tier, boot, time.time())
@@ -108,12 +113,10 @@ def proven(tier: str, is_repaired: bool, node: passive.Node) -> list[Finding]:
     return active.found(node, deep)
 
 
-def tier_of(tier: str, state: dict[str, Any], boot: str, now: float, node: passive.Node) -> str:
-    """What `auto` comes to."""
-    if tier != "auto":
-        return tier
+def is_to_be_tried(state: dict[str, Any], boot: str, now: float) -> bool:
+    """Whether it waits to be accepted, and was not refused just before."""
     lately = state["active_boot"] == boot and 0 <= now - state["active_at"] < RETRY_S
-    return "passive" if state["accepted"] or lately or busy(node) else "active"
+    return not state["accepted"] and not lately
 
 
 def busy(node: passive.Node) -> bool:

@@ -62,6 +62,7 @@ def new_state() -> dict[str, Any]:
         "cleared_at": 0.0,
         "active_at": 0.0,
         "active_boot": "",
+        "refused": "",
         "since": 0.0,
         "action": "",
         "counters": {},
@@ -111,13 +112,20 @@ def decided(
         state.update(active_at=now, active_boot=boot)
         if action not in OUT and knows:
             state["accepted"] = True
+        state["refused"] = "" if state["accepted"] else _gravest(findings)
     waits = not state["accepted"] and action not in OUT
     if waits:
-        findings.append(bad("drain", "it is not accepted: the active tier has not passed since it was out"))
+        why = f", and last said: {state['refused']}" if state["refused"] else ""
+        findings.append(bad("drain", f"it is not accepted: the active tier has not passed{why}"))
         action = "drain"
     if action != state["action"]:
         state.update(action=action, since=now)
     return _verdict(findings, state, tier, boot, now, waits), state
+
+
+def _gravest(findings: Sequence[Finding]) -> str:
+    """The text of the finding that kept it from being accepted."""
+    return max(findings, key=lambda one: ACTIONS.index(one.action)).text
 
 
 def _verdict(
