@@ -82,6 +82,11 @@ class Manifest(_Part):
         """Whether anything ever was; then the node has a copy."""
         return any(part.entries for part in self.roles.values())
 
+    def entry(self, kind: str, key: str) -> Entry | None:
+        """What was sealed of a thing, by the first role that has it."""
+        entries = (entry for part in self.roles.values() for entry in part.entries)
+        return next((entry for entry in entries if (entry.kind, entry.key) == (kind, key)), None)
+
     def renewed(self, identity: str) -> bool:
         """Whether another machine has the name now. One that is not known makes no new machine."""
         return bool(self.identity and identity and self.identity != identity)

@@ -49,6 +49,15 @@ class Obstacles:
     commands: list[dict[str, Any]] = field(default_factory=list)
     """What else clears the way, as the kinds have it: `what` it does, in words, and its `argv`."""
 
+    undone: list[dict[str, Any]] = field(default_factory=list)
+    """What somebody added that is no file: `what`, in words, and the `argv` that takes it away."""
+
+    def undo(self, what: str, *argv: str) -> None:
+        """Have a command take away what somebody added: with consent, or else it is named."""
+        command = {"what": what, "argv": list(argv)}
+        if command not in self.undone:
+            self.undone.append(command)
+
     def run(self, what: str, *argv: str) -> None:
         """Have a command clear the way; once, however many entries ask for it."""
         command = {"what": what, "argv": list(argv)}

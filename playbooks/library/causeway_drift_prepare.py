@@ -7,6 +7,7 @@ import base64
 import fcntl
 import hashlib
 import os
+import shlex
 import shutil
 import struct
 import time
@@ -25,7 +26,8 @@ description:
   - Clears immutable and append-only bits, takes extended attributes away, moves away what has the wrong type,
     brings back sealed package versions and sysctls, and runs the commands that kinds of things name for the
     rest.
-  - Moves away files, and takes out keys, that somebody added beside a role's own, if I(remove_added) says so.
+  - Moves away files, takes out keys, and undoes what else somebody added beside a role's own, if
+    I(remove_added) says so.
   - Nothing is deleted. What is moved lies under /var/lib/causeway/aside afterwards.
 options:
   obstacles:
@@ -153,6 +155,11 @@ class Preparation:
                 self.do(f"took keys out of {path}", lambda p=path, k=keys: self.take_out(p, k))
             else:
                 self.left.append(f"{len(keys)} keys in {path}")
+        for command in self.todo.get("undone", ()):
+            if self.consent:
+                self.do(f"took away: {command['what']}", lambda argv=command["argv"]: self.command(*argv))
+            else:
+                self.left.append(f"{command['what']} ({shlex.join(command['argv'])})")
 
     def units(self) -> None:
         """Definitions that systemd has to read again."""

@@ -28,7 +28,8 @@ SECOND = {
     "qdisc": "evil", "route": "evil", "rules": ["evil"], "uid": "0", "gid": "0", "home": "/evil",
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
-    "contents": ["/usr/lib/systemd/system/x.service evil"],
+    "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"],
+    "answers": False, "differs": ["only in force: evil"],
 }  # fmt: skip
 """Aspect → what somebody made of it."""
 FIRST: dict[str, Any] = {
@@ -36,11 +37,12 @@ FIRST: dict[str, Any] = {
     "enabled": "enabled", "load": "loaded", "active": "active", "type": "file", "exists": True,
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
     "lasts": True, "attributes": [],
-    "contents": ["/usr/lib/systemd/system/x.service as its package brought it"],
+    "contents": ["/usr/lib/systemd/system/x.service as its package brought it"], "halted": [],
+    "answers": True, "differs": [],
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}
 """Aspect → what a task that compares it says, where that is not the aspect's value."""
-OWN_RULE = ("absent", "listing", "effective", "authorized_keys")
+OWN_RULE = ("absent", "listing", "effective", "authorized_keys", "traffic", "privilege")
 """Kinds of which single names count, not values: tried by tests of their own."""
 ASPECTS = {name: tuple(kind.aspects) for name, kind in KINDS.items() if " " not in name}
 BY_ITSELF = {"unit": {"dropins", "fragment", "contents"}, "package": {"hold"}}

@@ -32,20 +32,25 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def prepared(
-    module: ModuleType, ran: list[list[str]] | None = None, *, check_mode: bool = False, **obstacles: Any
+    module: ModuleType,
+    ran: list[list[str]] | None = None,
+    *,
+    check_mode: bool = False,
+    consent: bool = False,
+    **obstacles: Any,
 ) -> list[str]:
-    """What was done, in words; `ran` takes what would have been run."""
+    """What was done, in words, and what was left; `ran` takes what would have been run."""
 
     def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
         assert ran is not None
         ran.append(argv)
         return 0, "", ""
 
-    parameters = {"obstacles": obstacles, "remove_added": False}
+    parameters = {"obstacles": obstacles, "remove_added": consent}
     ansible = SimpleNamespace(params=parameters, check_mode=check_mode, run_command=run_command)
     preparation = module.Preparation(ansible)
     preparation.all()
-    return list(preparation.changes)
+    return [*preparation.changes, *preparation.left]
 
 
 NAMES = {
@@ -75,6 +80,15 @@ def test_a_kinds_own_command_clears_the_way_and_is_only_said_in_check_mode(modul
     assert commands == []
     assert prepared(module, commands, commands=[unmask]) == ["unmasked x.service"]
     assert commands == [["systemctl", "unmask", "x.service"]]
+
+
+def test_what_somebody_added_goes_with_consent_and_is_named_without(module: ModuleType) -> None:
+    commands: list[list[str]] = []
+    undone = [{"what": "rule x", "argv": ["ip", "rule", "del", "a b"]}]
+    assert prepared(module, commands, undone=undone) == ["rule x (ip rule del 'a b')"]
+    assert commands == []
+    assert prepared(module, commands, consent=True, undone=undone) == ["took away: rule x"]
+    assert commands == [["ip", "rule", "del", "a b"]]
 
 
 def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:

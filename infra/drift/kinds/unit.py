@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Claim, Found, How, Kind, Task, Uncovered, Value, added, is_flag, is_list, is_text
 from infra.drift.looks import Look
-from infra.drift.node import ask_systemd, bytes_of
+from infra.drift.node import ask_systemd, bytes_of, text_of
 
 if TYPE_CHECKING:
     from infra.drift.findings import Difference
@@ -20,6 +20,8 @@ UNIT_PROPERTIES = (
     "LoadState", "ActiveState", "UnitFileState", "NeedDaemonReload", "FragmentPath", "DropInPaths",
     "StateChangeTimestamp",
 )  # fmt: skip
+STOPPED = ("T", "t")
+"""States of processes that do not run until somebody lets them (proc_pid_stat(5))."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
 PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 """Where packages have their units; files elsewhere are a role's, and compared as such, or are strangers."""
@@ -33,6 +35,8 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
     found: Found = dict(units[key])
     if found["active"] == node.want.get("active", found["active"]):
         found["_since"] = None  # systemd remembers when the state changed, and nothing else
+    if node.mode == "seal" or "halted" in node.want:
+        found["halted"] = halted(found.pop("_group"))
     if node.mode != "seal" and "contents" not in node.want:
         return found  # sealed by an older Causeway
     files = [path for path in (found["fragment"], *found["dropins"]) if path and path.startswith(PACKAGED)]
@@ -40,6 +44,19 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
     lines = [f"{path} {content_of(node, path, owners.get(path, ''))}" for path in files]
     found.update(contents=sorted(lines), _inputs={path: owners.get(path, "") for path in files})
     return found
+
+
+def halted(group: str) -> list[str]:
+    """The processes of a unit that a signal or a frozen group keeps from running: it is still active."""
+    base = "/sys/fs/cgroup" if os.path.exists("/sys/fs/cgroup/cgroup.procs") else "/sys/fs/cgroup/systemd"
+    found: dict[str, None] = {}
+    for top, _, names in os.walk(base + group) if group else ():
+        frozen = "cgroup.events" in names and "frozen 1" in text_of(top + "/cgroup.events", "")
+        for process in text_of(top + "/cgroup.procs", "").split():
+            name, _, rest = text_of(f"/proc/{process}/stat", "").rpartition(")")
+            if name and (frozen or rest.split()[0] in STOPPED):
+                found[name.partition("(")[2]] = None
+    return sorted(found)
 
 
 def content_of(node: Look, path: str, owner: str) -> str:
@@ -81,7 +98,8 @@ def owners_of(node: Look, paths: list[str]) -> dict[str, str]:
 def all_units(units: list[str]) -> dict[str, Found]:
     """Unit → what systemd says of it."""
     asked = [(unit, "Unit", name) for unit in units for name in UNIT_PROPERTIES]
-    asked += [(unit, "Service", "Type") for unit in units if unit.endswith(".service")]
+    for name in ("Type", "ControlGroup"):
+        asked += [(unit, "Service", name) for unit in units if unit.endswith(".service")]
     said = {(unit, name): value for (unit, _, name), value in zip(asked, ask_systemd(asked))}
     found = {}
     for unit in units:
@@ -94,6 +112,7 @@ def all_units(units: list[str]) -> dict[str, Found]:
             "fragment": said[unit, "FragmentPath"],
             "dropins": sorted(said[unit, "DropInPaths"] or ()),
             "_type": said.get((unit, "Type"), ""),
+            "_group": said.get((unit, "ControlGroup")) or "",
             "_since": changed / 1e6 if changed else None,
         }
     return found
@@ -103,6 +122,8 @@ def all_units(units: list[str]) -> dict[str, Found]:
 
 FOLDERS = ("/etc/systemd/", "/run/systemd/")
 """Where somebody puts unit files that are no package's."""
+MEANT = ("contents", "halted")
+"""Aspects that are said in other words."""
 REINSTALL = (
     *("apt-get", "install", "--reinstall", "--yes", "--quiet", "--no-install-recommends"),
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
@@ -124,7 +145,7 @@ def units(task: Task) -> Iterator[Claim]:
         reported["enabled"] = bool(task.args["enabled"])
     if task.args.get("masked") is not None:
         reported["masked"] = bool(task.args["masked"])
-    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins", "contents")
+    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins", "contents", "halted")
     unit = name if "." in str(name) else f"{name}.service"
     yield Claim("unit", unit, reported, {}, (("active", *aspects) if state else aspects))
 
@@ -155,7 +176,9 @@ class Unit(Kind):
 
     def allowed(self, entry: Entry) -> set[str]:
         """That systemd has read again what there is."""
-        return {"reload_needed"} if entry.want.get("reload_needed") is False else set()
+        return {
+            what for what, good in (("reload_needed", False), ("halted", [])) if entry.want.get(what) == good
+        }
 
     def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
         """Files that no task wrote count for nothing, also where a task changed the unit."""
@@ -169,7 +192,9 @@ class Unit(Kind):
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
         """A mask, added files, a packaged file that was edited, a definition to be read again."""
         if difference.found.get("load") == "masked":
-            found.run(f"unmasked {difference.key}", "systemctl", "unmask", difference.key)
+            unmask = ("systemctl", "unmask", difference.key)
+            found.run(f"unmasked {difference.key}", *unmask)
+            found.run(f"unmasked {difference.key} until the next boot", *unmask, "--runtime")
             return
         fragment = difference.found.get("fragment")
         paths = added(difference, "dropins") + [fragment] * bool(fragment)
@@ -178,13 +203,18 @@ class Unit(Kind):
         edited = [line.split()[0] for line in added(difference, "contents")]
         for package in sorted({_package_of(manifest, difference.key, path) for path in edited} - {""}):
             found.run(f"had {package} installed again, of which files were edited", *REINSTALL, package)
+        if difference.found.get("halted"):
+            found.run(f"let {difference.key} run on", "systemctl", "thaw", difference.key)
+            found.run(f"had {difference.key} restarted", "systemctl", "restart", difference.key)
         if ours or edited or difference.found.get("reload_needed"):
             found.restart.append(difference.key)
 
     def explain(self, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         """Of packaged files their paths: what is in them says nothing."""
-        plain = {aspect: value for aspect, value in found.items() if aspect != "contents"}
+        plain = {aspect: value for aspect, value in found.items() if aspect not in MEANT}
         said = [super().explain(expected, plain)] if plain else []
+        if "halted" in found:
+            said.append(f"is active, and stopped: {', '.join(found['halted'] or ()) or 'nothing any more'}")
         if "contents" in found:
             sealed = set(expected.get("contents") or ())
             edited = [line.split()[0] for line in found["contents"] or () if line not in sealed]
@@ -252,6 +282,7 @@ KINDS = (
             "fragment": is_text,
             "dropins": is_list,
             "contents": is_list,
+            "halted": is_list,
         },
         modules=dict.fromkeys(
             (f"ansible.builtin.{x}" for x in ("systemd", "systemd_service", "service")), units

@@ -2,12 +2,13 @@
 
 from infra.drift.kinds.effective import program
 
+CHRONY_FILES = ["/etc/chrony/chrony.conf", "/etc/chrony/conf.d", "/etc/chrony/sources.d"]
 KINDS = (
     program(
         "chronyd -p",
         "/etc/chrony/",
         {
-            "inputs": ["/etc/chrony/chrony.conf", "/etc/chrony/conf.d", "/etc/chrony/sources.d"],
+            "inputs": CHRONY_FILES,
             "argv": ["chronyd", "-p", "-f", "/etc/chrony/chrony.conf"],
             "package": "chrony",
         },

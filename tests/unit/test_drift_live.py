@@ -1,0 +1,152 @@
+"""What is in force beside what files say: daemons that were told something, and those that hang."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from socket import AF_INET, SOCK_DGRAM, socket
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from infra.drift.kinds import live
+from infra.drift.kinds.live import dns_answer, in_force
+from infra.drift.kinds.unit import halted
+from infra.drift.looks import Look
+from infra.drift.node import run
+from roles.wan_gateway.drift.frr import frr_lines
+from tests.unit.test_drift_repair import plan_for
+
+
+def look(mode: str = "scan", **want: Any) -> Look:
+    made = Look("5a17", mode, [])
+    made.want = want
+    return made
+
+
+def test_a_program_that_hangs_is_ended_at_its_deadline() -> None:
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"sleep 60 gives no answer within 0\.2 s"):
+        run(["sleep", "60"], 0.2)
+    assert time.monotonic() - began < 5
+    assert run(["echo", "there"], 5) == "there\n"
+    with pytest.raises(ValueError, match="false fails"):
+        run(["false"], 5)
+
+
+def hang() -> list[str]:
+    raise TimeoutError
+
+
+def test_a_daemon_that_hangs_is_a_difference_and_is_not_sealed() -> None:
+    assert in_force(look(answers=True, differs=["a"]), hang) == {"answers": False, "differs": ["a"]}
+    with pytest.raises(TimeoutError):
+        in_force(look("seal"), hang)
+    plan = plan_for("frr", "frr.service", {"answers": True}, {"answers": False})
+    assert plan.obstacles.commands == [
+        {"what": "had frr.service restarted", "argv": ["systemctl", "restart", "frr.service"]}
+    ]
+
+
+def test_only_what_differs_more_than_at_the_seal_is_a_difference() -> None:
+    known = ["only in its files: a default", "only in force: another"]
+    assert in_force(look(differs=known), lambda: known[:1])["differs"] == known
+    assert in_force(look(differs=known), lambda: [*known, "new"])["differs"] == sorted([*known, "new"])
+    plan = plan_for("frr", "frr.service", {"differs": known}, {"differs": [*known, "new"]})
+    assert plan.lines == ["base: frr frr.service: added: new"]
+    assert plan.obstacles.commands[0]["argv"] == ["systemctl", "reload", "frr.service"]
+
+
+def test_a_daemon_that_refuses_is_asked_again() -> None:
+    refusals = [ValueError("starting")]
+
+    def read() -> list[str]:
+        if refusals:
+            raise refusals.pop()
+        return []
+
+    assert in_force(look(), read) == {"answers": True, "differs": []}
+
+
+def test_a_name_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LIVE_LIMIT_S", 0.5)
+    with socket(AF_INET, SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        with pytest.raises(TimeoutError):
+            dns_answer(port, "version.bind", 16, 3)
+
+        def answer() -> None:
+            data, asker = server.recvfrom(512)
+            server.sendto(data, asker)
+            data, asker = server.recvfrom(512)
+            server.sendto(data, asker)
+
+        Thread(target=answer, daemon=True).start()
+        dns_answer(port, "version.bind", 16, 3)
+
+
+def test_what_frr_says_of_a_neighbour_is_said_of_that_one() -> None:
+    text = """Building configuration...
+
+Current configuration:
+!
+frr version 10.3
+hostname x
+ip prefix-list far seq 5 permit 10.0.0.0/16
+router bgp 65001
+ neighbor 10.0.0.1 remote-as 65002
+ neighbor 10.0.0.1 password guess
+ !
+ address-family ipv4 unicast
+  network 10.1.0.0/16
+ exit-address-family
+exit
+!
+bfd
+ profile wan
+ exit
+exit
+end
+"""
+    found = frr_lines(look(), text)
+    assert found[:3] == [
+        "ip prefix-list far permit 10.0.0.0/16",
+        "router bgp 65001",
+        "router bgp 65001 / neighbor 10.0.0.1 remote-as 65002",
+    ]
+    assert found[4:] == [
+        "router bgp 65001 / address-family ipv4 unicast",
+        "router bgp 65001 / address-family ipv4 unicast / network 10.1.0.0/16",
+        "bfd",
+        "bfd / profile wan",
+    ]
+    assert "guess" not in found[3]
+
+
+def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = tmp_path / "system.slice"
+    group.mkdir()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        (group / "cgroup.procs").write_text(f"{process.pid}\n")
+        walk = os.walk
+        monkeypatch.setattr(os, "walk", lambda _top: walk(group))
+        assert halted("/system.slice") == []
+        process.send_signal(19)
+        for _ in range(100):
+            if halted("/system.slice"):
+                break
+            time.sleep(0.02)
+        assert halted("/system.slice") == ["sleep"]
+        process.send_signal(18)
+        (group / "cgroup.events").write_text("populated 1\nfrozen 1\n")
+        assert halted("/system.slice") == ["sleep"]
+        assert halted("") == []
+    finally:
+        process.kill()
+        process.wait()
+    plan = plan_for("unit", "x.service", {"halted": []}, {"halted": ["x"]})
+    assert plan.lines == ["base: unit x.service: is active, and stopped: x"]
+    assert ["systemctl", "restart", "x.service"] in [done["argv"] for done in plan.obstacles.commands]
