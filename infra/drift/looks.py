@@ -39,6 +39,8 @@ class Look:
         self.mode = mode
         self.entries = entries
         self.known = known or {}
+        self.patient = False
+        """Whether this is the timer on the node, which asks what no scan has the time for."""
         self.want: dict[str, Any] = {}
         """What was sealed of the entry that is looked at; nothing while it is sealed."""
         self.cache: dict[str, tuple[Any, Exception | None]] = {}

@@ -90,6 +90,7 @@ def work(request: dict[str, Any], at: Callable[[int], None]) -> dict[str, Any]:
     """
     entries = request["entries"]
     probe = Look(request["salt"], request["mode"], entries, request.get("known"))
+    probe.patient = bool(request.get("patient"))
     answer = {"machine": text_of("/etc/machine-id", "").strip(), "clock": time.time()}
     values: list[Any] = []
     for number, entry in enumerate(entries):

@@ -15,9 +15,10 @@ from infra.process import run
 from infra.providers.local import names
 from tests.integration import traffic
 from tests.integration.checkout import Checkout, cut, region, wait_for
+from tests.integration.test_drift_truth import drift, found, repair, scan
 from tests.integration.traffic import longest_gap_s, median, replies
 
-PROVES = ("wan", "wan_gateway", "tcp_tuning")
+PROVES = ("wan", "wan_gateway", "tcp_tuning", "drift")
 
 WAITS_MS = 40
 """Longest that a management packet may wait for a full link: three full-size packets take it 0.4 ms, and this
@@ -181,6 +182,39 @@ def holds(path: Path, keys: list[str]) -> bool:
     except OSError:  # gone since
         return False
     return any(key.encode() in data for key in keys)
+
+
+TOLD = (
+    ("frr", "frr.service",
+     "vtysh -c 'configure terminal' -c 'router bgp {asn}' -c 'neighbor {peer} shutdown'"),
+    ("wireguard", "wg-quick@wg-tunnel.service", "wg set wg-tunnel listen-port 4"),
+    ("nft", "ip causeway_wan", "nft insert rule ip causeway_wan forward ip daddr 192.0.2.0/24 drop"),
+    ("traffic", "all",
+     "nft add table inet strange &&"
+     " nft 'add chain inet strange f {{ type filter hook forward priority 0; }}'"),
+)  # fmt: skip
+HUNG = (
+    ("frr", "frr.service", "kill -STOP $(pidof bgpd)"),
+    ("unit", "keepalived.service", "kill -STOP $(pidof keepalived)"),
+)
+
+
+def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(standing: Checkout) -> None:
+    """After links and gateways went and came, of which nothing is drift."""
+    told, hung = "shanghai-gateway-0", "tokyo-gateway-1"
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    bgp = json.loads(standing.on_node(told, "vtysh", "-c", "show bgp ipv4 unicast summary json"))
+    for _kind, _key, command in TOLD:
+        drift(standing, told, command.format(asn=bgp["as"], peer=next(iter(bgp["peers"]))))
+    for _kind, _key, command in HUNG:
+        drift(standing, hung, command)
+    reports = scan(standing, 3)
+    assert {what[1:] for what in found(reports[told])} == {row[:2] for row in TOLD}
+    assert {what[1:] for what in found(reports[hung])} >= {row[:2] for row in HUNG}
+    assert "shutdown" in str(reports[told])
+    repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    goes_by(standing, "wan-trans-sea")
 
 
 def test_a_change_of_the_classes_reaches_the_gateways_alone(standing: Checkout) -> None:

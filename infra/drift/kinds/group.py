@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infra.drift.kind import Claim, Found, How, Kind, Task, Value, is_flag, is_list, is_text
+from infra.drift.kind import Claim, Found, How, Kind, Task, Value, added, is_flag, is_list, is_text
 from infra.drift.looks import Look
 
 if TYPE_CHECKING:
-    from infra.drift.manifest import Entry
+    from infra.drift.findings import Difference
+    from infra.drift.manifest import Entry, Manifest
     from infra.drift.merge import HostSeal, Turn
+    from infra.drift.repair import Obstacles
 
 
 def look_at_group(node: Look, key: str, how: How) -> Found:
@@ -48,6 +50,13 @@ class Group(Kind):
         joined = all(("user", name) in run.changed for name in others)
         own = run.own(before, entry, turn) | ({"members"} if joined else set())
         return run.accounted(before, entry, turn, own)
+
+    def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
+        """Members that somebody added: tasks only ever add some."""
+        for name in added(difference, "members") if difference.expected.get("members") is not None else ():
+            found.undo(
+                f"member {name} of the group {difference.key}", "gpasswd", "--delete", name, difference.key
+            )
 
 
 KINDS = (

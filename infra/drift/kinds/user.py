@@ -73,6 +73,7 @@ KINDS = (
         modules={"ansible.builtin.user": user},
         always=("exists",),
         what_it_is="exists",
+        knows_others=True,
         said={"password": "its password was changed"},
     ),
 )

@@ -1,0 +1,35 @@
+"""Questions that cost more than they are worth at every scan: the timer on the node asks them.
+
+A scan reads what it found, some ten minutes before. A seal and a thorough scan ask anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from infra.drift.looks import Look
+from infra.drift.node import text_of
+
+ANSWERS = "/run/causeway-drift"
+"""For root only, and gone with the next boot."""
+OLD_S = 600
+
+
+def slow(node: Look, name: str, read: Callable[[], list[str]]) -> list[str] | None:
+    """The lines that `read()` gives; None where nobody has asked yet."""
+    if node.mode in ("seal", "thorough"):
+        return read()
+    path = f"{ANSWERS}/{name}"
+    text = text_of(path, "")
+    if node.patient and (not text or not 0 <= time.time() - os.stat(path).st_mtime < OLD_S):
+        os.makedirs(ANSWERS, 0o700, exist_ok=True)
+        text = "\n".join([*read(), ""])
+        with open(path + ".part", "w") as file:
+            file.write(text)
+        os.replace(path + ".part", path)
+    return text.splitlines() if text else None
+
+
+KINDS = ()

@@ -1,0 +1,260 @@
+"""privilege: who may act as root on a node beside what the roles say: accounts, keys, sudo, PAM, cron, units.
+
+What was there at the first seal is known; what comes later is a difference. A file that is as its package
+brought it says nothing: an update is no difference.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infra.drift.kind import Claim, Found, How, is_list
+from infra.drift.kinds.effective import files_below, is_packaged, lines_of
+from infra.drift.kinds.known import Known, with_known
+from infra.drift.kinds.slow import slow
+from infra.drift.kinds.unit import is_brought, owners_of
+from infra.drift.looks import LEFT_OVER, Look
+from infra.drift.node import bytes_of, text_of
+from roles.base.drift.authorized_keys import key_files_of, keys_in
+from roles.base.drift.sshd import FILES, matching
+
+if TYPE_CHECKING:
+    from infra.drift.manifest import Manifest
+    from infra.drift.merge import HostSeal
+    from infra.drift.repair import Obstacles
+
+SUDOERS = "/etc/sudoers"
+NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
+MIGHTY = ("root", "sudo", "admin", "wheel", "adm", "shadow", "disk", "docker", "lxd", "incus-admin")
+"""Groups whose members are root, or can become it."""
+CRON = (
+    "/etc/crontab",
+    "/etc/anacrontab",
+    *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly")),
+    "/var/spool/cron/crontabs/root",
+)
+UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
+PACKAGES_UNITS = ("/usr/lib/systemd/", "/lib/systemd/", "/dev/null")
+SET_ID = stat.S_ISUID | stat.S_ISGID
+NOT_WALKED = ("/proc", "/sys", "/dev", "/var/lib/containers", "/var/lib/docker", "/var/lib/containerd")
+REMOTE = ("nfs", "nfs4", "ceph", "fuse.ceph", "lustre", "cifs", "9p", "beegfs", "gpfs", "fuse.sshfs")
+WALK_LIMIT_S = 20
+
+
+def look_at_privilege(node: Look, key: str, how: How) -> Found:
+    """Each list of who and what; setuid programs as the timer last found them."""
+    found = {
+        "accounts": account_lines(node),
+        "keys": other_keys(node),
+        "sudo": filed(node, sudo_files()),
+        "pam": filed(node, files_below("/etc/pam.d")),
+        "cron": filed(node, [path for start in CRON for path in files_below(start)]),
+        "units": filed(node, unit_files()),
+        "preloaded": filed(node, files_below("/etc/ld.so.preload")),
+    }
+    programs = slow(node, "setuid", privileged_programs)
+    if programs is not None:
+        known = node.want.get("setuid") or ()
+        new = [line for line in programs if line not in known and is_privileged(*line.rpartition(" ")[::2])]
+        paths = [line.rpartition(" ")[0] for line in new] if node.mode != "seal" else []
+        owners = owners_of(node, paths) if paths else {}
+        brought = {p for p in owners if is_brought(node, p, bytes_of(p), owners[p])}
+        found["setuid"] = [line for line in new if line.rpartition(" ")[0] not in brought]
+    return with_known(node, found)
+
+
+def account_lines(node: Look) -> list[str]:
+    """Accounts with root's number or a login shell, those with a password, and who is in a mighty group."""
+    found = []
+    shadow = {row[0]: row[1] for row in node.table("shadow")}
+    own = node.keys_of("user")
+    for row in node.table("passwd"):
+        if row[0] in own or len(row) < 7 or not (row[2] == "0" or (row[6] and not row[6].endswith(NO_LOGIN))):
+            continue
+        found.append(f"{row[0]} uid {row[2]} shell {row[6]}")
+        secret = shadow.get(row[0], "")
+        if secret[:1] not in ("!", "*"):
+            also = f" {node.digest(secret.encode())}" if row[2] == "0" else ""
+            found.append(f"{row[0]} has a password{also}" if secret else f"{row[0]} needs no password")
+    for row in node.table("group"):
+        if len(row) > 3 and row[0] in MIGHTY:
+            found += [f"{name} in group {row[0]}" for name in row[3].split(",") if name and name not in own]
+    return found
+
+
+def other_keys(node: Look) -> list[str]:
+    """Keys that open an account with a login shell of which no entry of its own tells."""
+    own = node.keys_of("authorized_keys")
+    names = [row[0] for row in node.table("passwd") if len(row) > 6 and not row[6].endswith(NO_LOGIN)]
+    return [
+        f"{path}: {line}"
+        for name in names
+        if name not in own and name != "root"
+        for path in key_files_of(node, name, FILES)
+        for line in keys_in(path)
+    ]
+
+
+def sudo_files() -> list[str]:
+    """sudo's settings, and what they include (sudoers(5))."""
+    found: list[str] = []
+    todo = [SUDOERS]
+    while todo:
+        path = todo.pop(0)
+        if path in found or not os.path.isfile(path):
+            continue
+        found.append(path)
+        for line in text_of(path).splitlines():
+            words = line.split()
+            if len(words) > 1 and words[0] in ("#include", "@include"):
+                todo.append(os.path.join("/etc", words[1]))
+            elif len(words) > 1 and words[0] in ("#includedir", "@includedir"):
+                todo += [
+                    name
+                    for name in matching(words[1].rstrip("/") + "/*")
+                    if "." not in name.rpartition("/")[2]
+                ]
+    return found
+
+
+def unit_files() -> list[str]:
+    """Unit files, timers among them, and drop-ins that no package brought."""
+    found = []
+    for folder in UNIT_FOLDERS:
+        for path in files_below(folder):
+            inner = path[len(folder) + 1 :]
+            if os.path.islink(path):
+                target = os.path.join(os.path.dirname(path), os.readlink(path))
+                if "/" in inner or os.path.normpath(target).startswith((*PACKAGES_UNITS, folder)):
+                    continue  # that a unit is enabled, or has another name
+            if not inner.startswith("snap"):
+                found.append(path)
+    return found
+
+
+def filed(node: Look, paths: list[str]) -> list[str]:
+    """Files that are no task's nor as a package brought them, with what they say; comments say nothing."""
+    own, found = set(node.keys_of("file")), []
+    for path in paths:
+        if path not in own and not path.endswith((*LEFT_OVER, "/.placeholder")) and os.path.isfile(path):
+            data = bytes_of(path)
+            if not is_packaged(node, path, data):
+                found.append(f"{path} {node.digest(chr(10).join(lines_of(data)).encode())}")
+    return found
+
+
+def privileged_programs() -> list[str]:
+    """Files that give who runs them another's rights: setuid, setgid, capabilities. Of local file systems."""
+    until = time.monotonic() + WALK_LIMIT_S
+    rows = [line.split() for line in text_of("/proc/mounts").splitlines()]
+    skipped = {row[1] for row in rows if row[2] in REMOTE or "nosuid" in row[3].split(",")}.union(NOT_WALKED)
+    found, todo = [], ["/"]
+    while todo and time.monotonic() < until:
+        try:
+            entries = list(os.scandir(todo.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    todo += [entry.path] * (entry.path not in skipped)
+                elif entry.is_file(follow_symlinks=False):
+                    mode = entry.stat(follow_symlinks=False).st_mode
+                    if mode & SET_ID and mode & 0o111:
+                        found.append(f"{entry.path} {stat.S_IMODE(mode):o}")
+                    elif mode & 0o111 and "security.capability" in os.listxattr(entry.path):
+                        found.append(f"{entry.path} capabilities")
+            except OSError:
+                continue  # gone meanwhile
+    return sorted(found)
+
+
+def is_privileged(path: str, how: str) -> bool:
+    """Whether a program still is what the timer found."""
+    try:
+        mode = os.lstat(path).st_mode
+        return how == (
+            f"{stat.S_IMODE(mode):o}"
+            if mode & SET_ID
+            else "capabilities" * ("security.capability" in os.listxattr(path, follow_symlinks=False))
+        )
+    except OSError:
+        return False
+
+
+# On the controller
+
+FIRST_PERSON = 1000
+"""The first number of an account that is no system's (Debian Policy 9.2.2)."""
+FILED = ("sudo", "pam", "cron", "units", "preloaded")
+
+
+class Privilege(Known):
+    """Who may act as root."""
+
+    def following(self, claim: Claim) -> Iterator[Claim]:
+        """From root's keys, that every node's are governed."""
+        if (claim.kind, claim.key) == ("authorized_keys", "root"):
+            yield Claim("privilege", "root")
+
+    def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
+        """An account or a file that a task governs."""
+        governed = run.governed()
+        if aspect == "keys":
+            return line.partition(": ")[0] in governed
+        words = line.split()
+        if any(kind == "package" for kind, _ in run.changed) and (
+            aspect == "pam" or (words[1] == "uid" and 0 < int(words[2]) < FIRST_PERSON)
+        ):
+            return True  # what a role's packages bring along
+        name = line.rpartition(" ")[0] if aspect in (*FILED, "setuid") else words[0]
+        return name in governed
+
+    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """What takes it away. A file that was there and says something else is changed back by hand."""
+        path, _, rest = line.rpartition(" ")
+        if aspect == "keys":
+            file, _, key = line.partition(": ")
+            found.added_keys.setdefault(file, []).append(key)
+        elif aspect in FILED:
+            sealed = manifest.entry("privilege", "root")
+            known = {str(old).rpartition(" ")[0] for old in (sealed.want.get(aspect) or () if sealed else ())}
+            if path not in known:
+                found.added.append(path)
+            if aspect == "units":
+                found.run("had systemd read its files again", "systemctl", "daemon-reload")
+        elif aspect == "setuid":
+            argv = ("setcap", "-r", path) if rest == "capabilities" else ("chmod", "u-s,g-s", path)
+            found.undo(f"program {line}", *argv)
+        else:
+            found.undo(f"account {line}", *_without(line.split()))
+
+
+def _without(words: list[str]) -> list[str]:
+    """The command that takes an account's rights away; its files stay."""
+    name = words[0]
+    if words[1] == "in":
+        return ["gpasswd", "--delete", name, words[-1]]
+    if words[1] == "uid":
+        if words[2] == "0" and name != "root":
+            return ["userdel", "--force", name]
+        return ["usermod", "--expiredate", "1", "--shell", "/usr/sbin/nologin", name]
+    return ["usermod", "--password", "*", name]
+
+
+LISTS = ("accounts", "keys", *FILED, "setuid")
+KINDS = (
+    Privilege(
+        "privilege",
+        look_at_privilege,
+        dict.fromkeys(LISTS, is_list),
+        always=LISTS[:-1],
+        never_none=LISTS[:-1],
+        said={"pam": "PAM", "preloaded": "preloaded library", "setuid": "privileged program"},
+        stands_alone=True,
+    ),
+)

@@ -1,0 +1,261 @@
+"""traffic: what decides where packets go, beside what the roles set: rules, routes, nftables, queueing.
+
+The kernel is asked by netlink (rtnetlink(7), linux/netfilter/nf_tables.h): a program for each would cost a
+scan more than all its other looks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from infra.drift.kind import Claim, Found, How, is_list
+from infra.drift.kinds.known import Known, with_known
+from infra.drift.looks import Look
+
+if TYPE_CHECKING:
+    from infra.drift.manifest import Manifest
+    from infra.drift.merge import HostSeal
+    from infra.drift.repair import Obstacles
+
+NETLINK, RAW, LINK_LIMIT_S = 16, 3, 5
+ROUTE, NETFILTER = 0, 12
+GET_ROUTE, GET_RULE, GET_QDISC, GET_FILTER, GET_CHAIN = 26, 34, 38, 46, 0x0A04
+REQUEST_DUMP, ERROR, DONE = 0x301, 2, 3
+INET, INET6 = 2, 10
+FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+"""Of nftables."""
+BY_OTHERS = (1, 2, 9, 11, 12, 13, 14, 16, 18, 42, 96, *range(186, 199))
+"""Protocols of routes that come and go by themselves (linux/rtnetlink.h): redirects, the kernel's own, router
+advertisements, routing daemons', DHCP's, keepalived's, and those that role tcp_tuning keeps."""
+CLONED = 0x200
+ROUTE_TYPES = {2: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "throw"}
+ACTIONS = {1: "lookup", 2: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
+ROOT, INGRESS, OWN_HANDLES = 0xFFFFFFFF, 0xFFFFFFF1, 0x8000
+"""Parents of queueing disciplines; from which number on the kernel gives them their handles itself."""
+EPHEMERAL = ("veth", "lxc", "cali", "cni", "vnet", "tap")
+"""How interfaces of containers and virtual machines begin: what manages these sets them up."""
+
+
+def look_at_traffic(node: Look, key: str, how: How) -> Found:
+    """Rules and routes that somebody set, base chains of nftables, queueing disciplines and filters."""
+    from _socket import if_nameindex
+
+    names = dict(if_nameindex())
+    lasting = {index: name for index, name in names.items() if not name.startswith(EPHEMERAL)}
+    return with_known(
+        node,
+        {
+            "rules": [
+                rule_line(data) for _, data in dumped(ROUTE, GET_RULE, bytes(12)) if data[0] in (INET, INET6)
+            ],
+            "routes": route_lines(lasting),
+            "chains": [
+                line for line in chain_lines() if " ".join(line.split()[:2]) not in node.keys_of("nft")
+            ],
+            "queues": queue_lines(lasting),
+        },
+    )
+
+
+def dumped(protocol: int, kind: int, body: bytes) -> list[tuple[int, bytes]]:
+    """All that the kernel has of one sort: type and content of each message. OSError where it refuses."""
+    from _socket import socket
+
+    link = socket(NETLINK, RAW, protocol)
+    link.settimeout(LINK_LIMIT_S)
+    found: list[tuple[int, bytes]] = []
+    try:
+        link.bind((0, 0))
+        link.send(word(16 + len(body)) + word(kind, 2) + word(REQUEST_DUMP, 2) + word(1) + word(0) + body)
+        while True:
+            data = link.recv(1 << 17)
+            while len(data) >= 16:
+                size, what = value(data, 0), value(data, 4, 2)
+                if what == DONE:
+                    return found
+                if what == ERROR:
+                    code = (1 << 32) - value(data, 16)
+                    raise OSError(code, os.strerror(code))
+                found.append((what, data[16:size]))
+                data = data[(size + 3) // 4 * 4 :]
+    finally:
+        link.close()
+
+
+def word(number: int, size: int = 4) -> bytes:
+    """A number as the kernel has it."""
+    return number.to_bytes(size, sys.byteorder)
+
+
+def value(data: bytes, at: int = 0, size: int = 4) -> int:
+    """The number that stands there."""
+    return int.from_bytes(data[at : at + size], sys.byteorder)
+
+
+def attributes_of(data: bytes) -> dict[int, bytes]:
+    """What follows a message's head: type → content."""
+    found = {}
+    while len(data) >= 4:
+        size = max(value(data, 0, 2), 4)
+        found[value(data, 2, 2) & 0x3FFF] = data[4:size]
+        data = data[(size + 3) // 4 * 4 :]
+    return found
+
+
+def ending(data: bytes) -> str:
+    """A text that ends in a zero."""
+    return data.partition(b"\0")[0].decode("utf-8", "replace")
+
+
+def network(family: int, data: bytes | None, bits: int) -> str:
+    """An address with its length, as `ip` prints it; all of them where there is none."""
+    from _socket import inet_ntop
+
+    whole = 32 if family == INET else 128
+    text = inet_ntop(family, data or bytes(whole // 8))
+    return text if bits == whole else f"{text}/{bits}"
+
+
+def route_lines(names: dict[int, str]) -> list[str]:
+    """Routes that somebody set, of all tables, as `ip route` takes them."""
+    found = []
+    for _, data in dumped(ROUTE, GET_ROUTE, bytes(12)):
+        family, bits, protocol, kind = data[0], data[1], data[5], data[7]
+        has = attributes_of(data[12:])
+        if family not in (INET, INET6) or protocol in BY_OTHERS or value(data, 8) & CLONED:
+            continue
+        words = [ROUTE_TYPES.get(kind, "")] * (kind != 1) + [network(family, has.get(1), bits)]
+        if 4 in has and value(has[4]) not in names:
+            continue
+        for code, name in ((5, "via"), (7, "src")):
+            words += [name, network(family, has[code], 8 * len(has[code]))] if code in has else []
+        words += ["dev", names[value(has[4])]] if 4 in has else []
+        words += ["nexthop", has[9].hex()] if 9 in has else []
+        table = value(has[15]) if 15 in has else data[4]
+        words += ["table", str(table)] * (table != 254)
+        words += ["metric", str(value(has[6]))] if 6 in has else []
+        found.append(" ".join(words))
+    return found
+
+
+def rule_line(data: bytes) -> str:
+    """A rule, as `ip rule` takes it; what that has no short word for as numbers."""
+    family, has = data[0], attributes_of(data[12:])
+    words = ["-6"] * (family == INET6) + ["priority", str(value(has[6]) if 6 in has else 0)]
+    words += ["not"] * (value(data, 8) & 2 > 0)
+    words += ["from", network(family, has[2], data[2]) if 2 in has else "all"]
+    words += ["to", network(family, has[1], data[1])] if 1 in has else []
+    words += ["tos", str(data[3])] if data[3] else []
+    for code, name in ((3, "iif"), (17, "oif")):
+        words += [name, ending(has[code])] if code in has else []
+    words += ["fwmark", f"{value(has[10]):#x}/{value(has[16]):#x}"] if 10 in has and 16 in has else []
+    words += ["ipproto", str(has[22][0])] if 22 in has else []
+    for code, name in ((20, "uidrange"), (23, "sport"), (24, "dport")):
+        if code in has:
+            size = len(has[code]) // 2
+            words += [name, f"{value(has[code], 0, size)}-{value(has[code], size, size)}"]
+    action = ACTIONS.get(data[7], str(data[7]))
+    words += [action] + [str(value(has[15]) if 15 in has else data[4])] * (action == "lookup")
+    return " ".join(words)
+
+
+def chain_lines() -> list[str]:
+    """Base chains of nftables: where a table takes hold of packets."""
+    try:
+        chains = dumped(NETFILTER, GET_CHAIN, bytes(4))
+    except OSError:
+        return []  # a kernel without nftables
+    found = []
+    for _, data in chains:
+        has = attributes_of(data[4:])
+        if 4 in has:
+            hook = attributes_of(has[4])
+            where = ending(has.get(7, b"")), int.from_bytes(hook[1], "big"), int.from_bytes(hook[2], "big")
+            policy = int.from_bytes(has.get(5, b"\1"), "big")
+            said = f"{where[0]} hook {where[1]} priority {where[2] - (where[2] >> 31 << 32)}"
+            table = f"{FAMILIES.get(data[0], data[0])} {ending(has[1])}"
+            found.append(f"{table} {ending(has[3])}: {said} policy {'accept' if policy else 'drop'}")
+    return found
+
+
+def queue_lines(names: dict[int, str]) -> list[str]:
+    """Queueing disciplines that somebody set, and filters, as `tc` names them."""
+    found, shaped = [], set()
+    for _, data in dumped(ROUTE, GET_QDISC, bytes(20)):
+        index, handle, parent = value(data, 4), value(data, 8), value(data, 12)
+        kind = ending(attributes_of(data[20:]).get(1, b""))
+        if handle and index in names:
+            shaped.add(index)
+            given = f"handle {handle >> 16:x}: " if handle >> 16 < OWN_HANDLES else ""
+            place = "root" if parent == ROOT else f"parent {number_pair(parent)}"
+            what = kind if parent == INGRESS else f"{place} {given}{kind}"
+            found.append(f"qdisc dev {names[index]} {what}")
+    for index in sorted(shaped):
+        for parent in (0, 0xFFFFFFF2, 0xFFFFFFF3):  # the root's, those of what comes in and of what goes out
+            try:
+                filters = dumped(
+                    ROUTE, GET_FILTER, bytes(4) + word(index) + bytes(4) + word(parent) + bytes(4)
+                )
+            except OSError:
+                continue  # nothing takes filters there
+            for _, data in filters:
+                kind, info = ending(attributes_of(data[20:]).get(1, b"")), value(data, 16)
+                place = f"parent {number_pair(value(data, 12))} pref {info >> 16} {kind}"
+                found.append(f"filter dev {names[index]} {place}")
+    return found
+
+
+def number_pair(handle: int) -> str:
+    """A handle, as `tc` prints it."""
+    return f"{handle >> 16:x}:{handle & 0xFFFF or '':x}" if handle & 0xFFFF else f"{handle >> 16:x}:"
+
+
+# On the controller
+
+KEEPER = "causeway-wan-gateway.service"
+CLASSES = (" root handle 1: htb ", " parent 1:10 ", " parent 1:20 ", " parent 1:30 ", " parent 1:40 ")
+"""What the keeper of the traffic classes sets on the links of a gateway."""
+
+
+class Traffic(Known):
+    """Where packets go."""
+
+    def following(self, claim: Claim) -> Iterator[Claim]:
+        """Every node has a name, and a way for its packets."""
+        if claim.kind == "hostname":
+            yield Claim("traffic", "all")
+
+    def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
+        """The classes of a gateway's links."""
+        return aspect == "queues" and KEEPER in run.governed() and any(own in f"{line} " for own in CLASSES)
+
+    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """The command that takes one away."""
+        words = line.split()
+        argv = ["ip", aspect[:-1], "del"]
+        if words[0] == "-6":
+            argv, words = ["ip", "-6", "rule", "del"], words[1:]
+        elif aspect == "routes" and ":" in "".join(words[:2]):
+            argv = ["ip", "-6", "route", "del"]
+        elif aspect == "chains":
+            argv, words = ["nft", "delete", "table"], words[:2]
+        elif aspect == "queues":
+            argv, words = ["tc", words[0], "del"], words[1:]
+        found.undo(f"{self.said[aspect]} {line}", *argv, *words)
+
+
+ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(("rules", "routes", "chains", "queues"), is_list)
+KINDS = (
+    Traffic(
+        "traffic",
+        look_at_traffic,
+        ASPECTS_OF_TRAFFIC,
+        always=tuple(ASPECTS_OF_TRAFFIC),
+        never_none=tuple(ASPECTS_OF_TRAFFIC),
+        said={"rules": "rule", "routes": "route", "chains": "nftables chain", "queues": "queueing"},
+        stands_alone=True,
+    ),
+)
