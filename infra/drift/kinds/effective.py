@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Claim, Found, How, Kind, is_list, new_or_gone
 from infra.drift.kinds.package import at_least, look_at_package
+from infra.drift.kinds.unit import is_brought, owners_of
 from infra.drift.looks import LEFT_OVER, Look, shown_key
 from infra.drift.node import bytes_of, run, text_of
 
@@ -48,13 +49,17 @@ def settings_of(node: Look, how: How, files: dict[str, bytes]) -> Found:
     if node.mode != "seal" and is_as_sealed(node, inputs, files, how):
         return {}
     since = max([os.stat(path).st_ctime for path in files] or [0])
-    found: Found = {"output": shown_lines(node, run(how["argv"]), how), "_inputs": inputs, "_since": since}
+    found: Found = {
+        "output": shown_lines(node, run(how["argv"]) if how["argv"] else "", how),
+        "_inputs": inputs,
+        "_since": since,
+    }
     if how.get("lines"):
         lines = [f"{path}: {shown_key(line)}" for path in files for line in lines_of(files[path])]
         found["lines"] = shown_lines(node, "\n".join(lines), {})
         if found["lines"] == node.want.get("lines") and is_newer(inputs, how):
             return {}
-    if how.get("package"):
+    if how.get("package") or how.get("shipped"):
         found["_packaged"] = [path for path in files if is_packaged(node, path, files[path])]
     return found
 
@@ -86,6 +91,8 @@ def is_packaged(node: Look, path: str, data: bytes) -> bool:
     """Whether a file of settings is as its package brought it, by what dpkg and ucf keep of it."""
     from _md5 import md5  # type: ignore[import-not-found,unused-ignore] # without OpenSSL, which loads slowly
 
+    if path.startswith("/usr/lib/"):
+        return is_brought(node, path, data, owners_of(node, [path]).get(path, ""))
     known = md5(data).hexdigest()
     return f"\n {path} {known}\n".encode() in node.dpkg() or f"{known}  {path}\n" in text_of(UCF, "")
 
@@ -200,7 +207,8 @@ def program(
     """The kind of a program's settings. FILES begins the paths of its files, FOLDERS are those of many.
 
     HOW: `inputs`, its files and directories; `argv`, what makes it say its settings; `package`, that brings
-    it; `keep`, how those lines begin that count; `lines`, where it does not say all that its files do.
+    it; `keep`, how those lines begin that count; `lines`, where it does not say all that its files do;
+    `shipped`, where packages have files among them that are no settings of theirs.
     """
     name = f"effective {key}"
     return Program(name, look, ASPECTS, **SUM, folders=folders, key=key, files=files, how=how)

@@ -42,7 +42,12 @@ FOLDERS = tuple(
     for name in (
         *(r"sysctl\.d", r"security/limits\.d", r"cron\.d", r"modprobe\.d", r"modules-load\.d", r"sudoers\.d"),
         *(r"systemd/system\.conf\.d", r"systemd/system/[^/]+\.d", r"profile\.d", r"udev/rules\.d"),
-        *("systemd/network", r"tmpfiles\.d", r"logrotate\.d"),
+        *(
+            "systemd/network",
+            r"systemd/(resolved|journald|timesyncd)\.conf\.d",
+            r"tmpfiles\.d",
+            r"logrotate\.d",
+        ),
     )
 )
 

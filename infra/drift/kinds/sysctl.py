@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from infra.drift.kind import Claim, Found, How, Kind, Task, Value, is_text
+from infra.drift.kinds.effective import program
 from infra.drift.looks import Look
 from infra.drift.node import text_of, words_of
 
@@ -68,5 +69,18 @@ KINDS = (
         {"live": is_text, "kept": is_text},
         modules={"ansible.posix.sysctl": sysctl},
         stands_alone=True,
+    ),
+    program(  # what the next boot sets, from all files that it reads (sysctl.d(5))
+        "sysctl's files",
+        "/etc/sysctl",
+        {
+            "inputs": [
+                "/etc/sysctl.conf",
+                *(f"/{place}/sysctl.d" for place in ("etc", "run", "usr/local/lib", "usr/lib")),
+            ],
+            "argv": [],
+            "lines": True,
+            "shipped": True,
+        },
     ),
 )
