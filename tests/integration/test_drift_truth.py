@@ -12,7 +12,7 @@ from tests.integration.checkout import Checkout, commit, two_regions
 
 PROVES = ("drift",)
 
-A, B = "tokyo-gpu-0", "tokyo-control-0"
+A, B, C = "tokyo-gpu-0", "tokyo-control-0", "shanghai-control-0"
 DRIFTED = 3
 OLDER = (
     "cd /tmp && rm -rf older && apt-get download -q unattended-upgrades && dpkg-deb -R unattended*.deb older"
@@ -146,6 +146,38 @@ DRIFTS = {
         ("directory", "/var/lib/prometheus/node-exporter", "rm -r {}"),
         ("unit", "causeway-drift-watch.timer", "touch /etc/systemd/system/{}"),
     ),
+    (C, "base"): (
+        *(("traffic", "all", command) for command in (
+            "ip rule add from 192.0.2.0/24 lookup 77 priority 50",
+            "ip -6 rule add fwmark 7 lookup 77 priority 51",
+            "ip route add blackhole 198.51.100.0/24 table 77",
+            "ip route add 198.51.100.64/26 via $(ip -4 route show default | cut -d' ' -f3)",
+            "ip route add local 203.0.113.0/24 dev lo",
+            "tc qdisc add dev eth0 root handle 7: pfifo",
+            "tc qdisc add dev eth0 clsact",
+        )),
+        *(("privilege", "root", command) for command in (
+            "useradd --non-unique --uid 0 --gid 0 --no-create-home --shell /bin/sh toor",
+            "useradd --create-home eve; usermod --shell /bin/sh eve && gpasswd --add eve sudo",
+            "echo root:guess | chpasswd",
+            f"mkdir -p /home/eve/.ssh && echo '{NEW_KEY}' > /home/eve/.ssh/authorized_keys",
+            "mkdir -p /etc/sudoers.d && echo 'eve ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/eve",
+            "echo 'auth sufficient pam_permit.so' > /etc/pam.d/stranger",
+            "mkdir -p /var/spool/cron/crontabs && echo '0 0 1 1 * true' > /var/spool/cron/crontabs/root",
+            "printf '[Timer]\nOnBootSec=9d\n' > /etc/systemd/system/stranger.timer",
+            ": > /etc/ld.so.preload",
+            "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger"
+            " && rm -rf /run/causeway-drift && systemctl start causeway-drift-watch",
+        )),
+        ("timekeeping", "chrony.service", "chronyc add server 192.0.2.9"),
+        ("timekeeping", "chrony.service", "chronyc offline"),
+        ("group", "truth", "gpasswd --add daemon truth"),
+        ("unit", "ssh.service", "systemctl mask -q --runtime {}"),
+        ("effective", "sysctl's files", "mkdir -p /run/sysctl.d && echo 'a.b = 1' > /run/sysctl.d/0.conf"),
+    ),
+    (C, "tcp_tuning"): (
+        ("unit", "causeway-wan-routes.service", "kill -STOP $(systemctl show -P MainPID {})"),
+    ),
 }  # fmt: skip
 TABLE = tuple(
     (node, command.replace("{}", key), role, kind, key)
@@ -166,17 +198,44 @@ PARTS = {
     (B, "mount", "/mnt/truth"): {"mounted"},
     (B, "package", "unattended-upgrades"): {"installed"},
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
+    (C, "traffic", "all"): {"rules", "routes", "queues"},
+    (C, "privilege", "root"): {
+        *("accounts", "keys", "sudo", "pam", "cron", "units", "preloaded", "setuid"),
+    },
+    (C, "unit", "causeway-wan-routes.service"): {"halted"},
 }
 """What of one thing differs, where a line above changes several parts of it."""
 ADDED = (
-    ("listing", "/etc/profile.d", "stranger.sh"),
-    ("authorized_keys", ROOTS_KEYS, "stranger"),
-    ("authorized_keys", KEYS, "stranger"),
-    ("authorized_keys", "root", f"{ROOTS_KEYS}2"),
-    ("authorized_keys", "truth", f"{KEYS}2"),
-    ("effective", "sshd -T", "maxsessions 3"),
-    ("check", "causeway-roce check", "rail0 address differs"),
-)
+    *((C, "traffic", "all", line) for line in (
+        "priority 50 from 192.0.2.0/24 lookup 77",
+        "-6 priority 51 from all fwmark 0x7/0xffffffff lookup 77",
+        "blackhole 198.51.100.0/24 table 77",
+        "198.51.100.64/26 via ",
+        "local 203.0.113.0/24 dev lo table 255",
+        "qdisc dev eth0 root handle 7: pfifo",
+        "qdisc dev eth0 clsact",
+    )),
+    *((C, "privilege", "root", line) for line in (
+        "toor uid 0 shell /bin/sh",
+        "eve in group sudo",
+        "root has a password ",
+        "/home/eve/.ssh/authorized_keys: ",
+        "/etc/sudoers.d/eve ",
+        "/etc/pam.d/stranger ",
+        "/var/spool/cron/crontabs/root ",
+        "/etc/systemd/system/stranger.timer ",
+        "/etc/ld.so.preload ",
+        "/usr/local/bin/stranger 4755",
+    )),
+    (C, "timekeeping", "chrony.service", "192.0.2.9"),
+    (A, "listing", "/etc/profile.d", "stranger.sh"),
+    (A, "authorized_keys", ROOTS_KEYS, "stranger"),
+    (A, "authorized_keys", KEYS, "stranger"),
+    (A, "authorized_keys", "root", f"{ROOTS_KEYS}2"),
+    (A, "authorized_keys", "truth", f"{KEYS}2"),
+    (A, "effective", "sshd -T", "maxsessions 3"),
+    (A, "check", "causeway-roce check", "rail0 address differs"),
+)  # fmt: skip
 NAMES = [f"{node}: {command[:60]}" for node, command, *_ in TABLE]
 Report = dict[str, Any]
 
@@ -271,15 +330,17 @@ def test_every_part_of_it_is_found(before: dict[str, Report], node: str, kind: s
     assert parts >= PARTS[node, kind, key]
 
 
-@pytest.mark.parametrize(("kind", "key", "what"), ADDED)
-def test_what_was_added_is_named(before: dict[str, Report], kind: str, key: str, what: str) -> None:
-    differences = [d for role in before[A]["roles"].values() for d in role["differences"]]
+@pytest.mark.parametrize(("node", "kind", "key", "what"), ADDED)
+def test_what_was_added_is_named(
+    before: dict[str, Report], node: str, kind: str, key: str, what: str
+) -> None:
+    differences = [d for role in before[node]["roles"].values() for d in role["differences"]]
     found = next(d["found"] for d in differences if (d["kind"], d["key"]) == (kind, key))
     assert what in str(found)
 
 
 def test_no_other_node_is_accused(before: dict[str, Report]) -> None:
-    assert {name for name, report in before.items() if report["state"] != "clean"} == {A, B}
+    assert {name for name, report in before.items() if report["state"] != "clean"} == {A, B, C}
 
 
 @pytest.mark.parametrize("row", TABLE, ids=NAMES)
@@ -353,7 +414,7 @@ def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, afte
     for node, command in ALONE:
         drift(standing, node, command)
     reports = scan(standing, DRIFTED)
-    kinds = {kind for node in (A, B) for role, kind, _ in found(reports[node]) if role == "base"}
+    kinds = {kind for node in (A, B, C) for role, kind, _ in found(reports[node]) if role == "base"}
     assert all(KINDS[kind].stands_alone for kind in kinds)
     text = repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
     assert "base : Write the hosts file" in text
