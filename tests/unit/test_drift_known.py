@@ -103,6 +103,7 @@ PASSWD = (
     "daemon:x:1:1::/:/usr/sbin/nologin",
     "eve:x:7:7::{}:/bin/sh",
     "t:x:0:8::/:/bin/false",
+    "own:x:9:9::/:/bin/sh",
 )
 TABLES = {
     "passwd": PASSWD,

@@ -223,6 +223,25 @@ def test_an_older_package_is_updated_and_only_a_named_version_is_brought_back_as
     assert (found.packages, found.updates) == ({"named": "2", "held": "2"}, {"free": "2"})
 
 
+def test_a_mask_until_the_next_boot_is_taken_off_as_well() -> None:
+    found = {"load": "masked", "enabled": "masked-runtime"}
+    plan = plan_for("unit", "x.service", {"load": "loaded", "enabled": "enabled"}, found)
+    unmask = {"what": "unmasked x.service", "argv": ["systemctl", "unmask", "--runtime", "x.service"]}
+    assert plan.obstacles.commands == [unmask]
+
+
+def test_a_file_that_no_program_has_read_is_not_written_again_for_a_stranger() -> None:
+    own = Entry(kind="file", key="/etc/sysctl.d/0.conf", task="t", want={})
+    how = {"inputs": ["/etc/sysctl.d"], "argv": [], "sealed": {}}
+    files = Entry(kind="effective", key="sysctl's files", task="t", want={}, how=how)
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[own, files])})
+    report = HostReport("n", "r", "drift")
+    differs = Difference("base", "t", files.kind, files.key, {"lines": []}, {"lines": ["a = 1"]})
+    report.roles["base"] = RoleReport("drift", [differs])
+    (added,) = host_plan(report, manifest).obstacles.added_to
+    assert added == {"inputs": ["/etc/sysctl.d"], "known": [own.key], "own": []}
+
+
 def test_an_accounts_added_keys_are_taken_out_of_the_files_in_which_they_are() -> None:
     added = ["/root/.ssh/authorized_keys2: ssh-ed25519 SHA256:x evil", "/etc/keys/root: ssh-rsa SHA256:y"]
     sealed = "/root/.ssh/authorized_keys: ssh-rsa SHA256:z known"

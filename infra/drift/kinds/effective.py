@@ -159,7 +159,10 @@ class Effective(Kind):
             own = [e.key for e in entries if e.kind == "file" and e.key.startswith(starts)]
             known = list(entry.how.get("sealed", ()))
             if not any(same["inputs"] == list(starts) for same in found.added_to):
-                found.added_to.append({"inputs": list(starts), "known": sorted({*known, *own}), "own": own})
+                read_again = own if entry.how.get("argv", True) else []  # no program has read them
+                found.added_to.append(
+                    {"inputs": list(starts), "known": sorted({*known, *own}), "own": read_again}
+                )
 
 
 def changed_inputs(before: Entry, entry: Entry) -> set[str]:

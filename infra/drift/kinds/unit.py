@@ -192,9 +192,8 @@ class Unit(Kind):
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
         """A mask, added files, a packaged file that was edited, a definition to be read again."""
         if difference.found.get("load") == "masked":
-            unmask = ("systemctl", "unmask", difference.key)
-            found.run(f"unmasked {difference.key}", *unmask)
-            found.run(f"unmasked {difference.key} until the next boot", *unmask, "--runtime")
+            runtime = ["--runtime"] * (difference.found.get("enabled") == "masked-runtime")
+            found.run(f"unmasked {difference.key}", "systemctl", "unmask", *runtime, difference.key)
             return
         fragment = difference.found.get("fragment")
         paths = added(difference, "dropins") + [fragment] * bool(fragment)
