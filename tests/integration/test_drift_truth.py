@@ -166,7 +166,7 @@ DRIFTS = {
             "mkdir -p /var/spool/cron/crontabs && echo '0 0 1 1 * true' > /var/spool/cron/crontabs/root",
             "printf '[Timer]\nOnBootSec=9d\n' > /etc/systemd/system/stranger.timer",
             ": > /etc/ld.so.preload",
-            "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger"
+            "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger /usr/bin/tac"
             " && rm -rf /run/causeway-drift && systemctl start causeway-drift-watch",
         )),
         ("timekeeping", "chrony.service", "chronyc add server 192.0.2.9"),
@@ -226,6 +226,7 @@ ADDED = (
         "/etc/systemd/system/stranger.timer ",
         "/etc/ld.so.preload ",
         "/usr/local/bin/stranger 4755",
+        "/usr/bin/tac 4755",
     )),
     (C, "timekeeping", "chrony.service", "192.0.2.9"),
     (A, "listing", "/etc/profile.d", "stranger.sh"),

@@ -11,7 +11,7 @@ from infra.drift.kinds import slow
 from infra.drift.kinds.slow import slow as asked_slowly
 from infra.drift.looks import Look
 from roles.base.drift import privilege
-from roles.base.drift.privilege import account_lines, is_privileged, other_keys, sudo_files
+from roles.base.drift.privilege import account_lines, is_installed_so, is_privileged, other_keys, sudo_files
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
 from tests.unit.test_drift_seal import checkout as checkout
@@ -152,6 +152,18 @@ def test_a_program_that_gives_root_is_what_the_timer_found_or_nothing(tmp_path: 
     program.chmod(0o755)
     assert not is_privileged(str(program), "4755")
     assert not is_privileged(str(tmp_path / "gone"), "4755")
+
+
+def test_a_packages_program_that_was_given_rights_later_is_no_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, installed = tmp_path / "x", tmp_path / "p.list"
+    program.write_text("")
+    installed.write_text("")
+    monkeypatch.setattr(privilege, "DPKG_INFO", f"{tmp_path}/")
+    assert is_installed_so(str(program), "p.md5sums")
+    os.utime(installed, (1, program.stat().st_ctime - 900))
+    assert not is_installed_so(str(program), "p.md5sums")
 
 
 @pytest.mark.parametrize(

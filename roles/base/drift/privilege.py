@@ -16,7 +16,7 @@ from infra.drift.kind import Claim, Found, How, is_list
 from infra.drift.kinds.effective import files_below, is_packaged, lines_of
 from infra.drift.kinds.known import Known, with_known
 from infra.drift.kinds.slow import slow
-from infra.drift.kinds.unit import is_brought, owners_of
+from infra.drift.kinds.unit import DPKG_INFO, is_brought, owners_of
 from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.authorized_keys import key_files_of, keys_in
@@ -43,6 +43,8 @@ SET_ID = stat.S_ISUID | stat.S_ISGID
 NOT_WALKED = ("/proc", "/sys", "/dev", "/var/lib/containers", "/var/lib/docker", "/var/lib/containerd")
 REMOTE = ("nfs", "nfs4", "ceph", "fuse.ceph", "lustre", "cifs", "9p", "beegfs", "gpfs", "fuse.sshfs")
 WALK_LIMIT_S = 20
+INSTALLATION_S = 600
+"""A package may set its programs' rights after it was unpacked."""
 
 
 def look_at_privilege(node: Look, key: str, how: How) -> Found:
@@ -60,9 +62,11 @@ def look_at_privilege(node: Look, key: str, how: How) -> Found:
     if programs is not None:
         known = node.want.get("setuid") or ()
         new = [line for line in programs if line not in known and is_privileged(*line.rpartition(" ")[::2])]
-        paths = [line.rpartition(" ")[0] for line in new] if node.mode != "seal" else []
+        paths = [line.rpartition(" ")[0] for line in new]
         owners = owners_of(node, paths) if paths else {}
-        brought = {p for p in owners if is_brought(node, p, bytes_of(p), owners[p])}
+        brought = {
+            p for p in owners if is_installed_so(p, owners[p]) and is_brought(node, p, bytes_of(p), owners[p])
+        }
         found["setuid"] = [line for line in new if line.rpartition(" ")[0] not in brought]
     return with_known(node, found)
 
@@ -173,6 +177,12 @@ def privileged_programs() -> list[str]:
     return sorted(found)
 
 
+def is_installed_so(path: str, owner: str) -> bool:
+    """Whether a package's program has its rights since the package was installed: dpkg keeps no modes."""
+    installed = os.stat(DPKG_INFO + owner.replace(".md5sums", ".list")).st_mtime
+    return os.lstat(path).st_ctime < installed + INSTALLATION_S
+
+
 def is_privileged(path: str, how: str) -> bool:
     """Whether a program still is what the timer found."""
     try:
@@ -208,7 +218,7 @@ class Privilege(Known):
             return line.partition(": ")[0] in governed
         words = line.split()
         if any(kind == "package" for kind, _ in run.changed) and (
-            aspect == "pam" or (words[1] == "uid" and 0 < int(words[2]) < FIRST_PERSON)
+            line.startswith("/etc/pam.d/common-") or (words[1] == "uid" and 0 < int(words[2]) < FIRST_PERSON)
         ):
             return True  # what a role's packages bring along
         name = line.rpartition(" ")[0] if aspect in (*FILED, "setuid") else words[0]
