@@ -15,12 +15,12 @@ EXPECTED = "/etc/causeway/acceptance.json"
 
 
 @pytest.fixture(scope="module")
-def standing(checkout: Checkout) -> str:
-    """What `up` printed."""
+def standing(checkout: Checkout) -> None:
+    """It stands."""
     tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": 2})
     checkout.declare({"name": "pacific", "regions": [tokyo], "acceptance": {}})
     commit(checkout.folder)
-    return checkout.up()
+    checkout.up()
 
 
 def accept(checkout: Checkout, expect: int) -> dict[str, Any]:
@@ -38,8 +38,12 @@ def take_for_real(checkout: Checkout, node: str, real: bool) -> None:
     checkout.on_node(node, "sed", "-i", f's/"simulated": {old}/"simulated": {new}/', EXPECTED)
 
 
-def test_nodes_without_gpus_say_so_and_are_not_called_good(checkout: Checkout, standing: str) -> None:
-    assert "no GPU here: they are declared, and simulated" in standing
+@pytest.mark.usefixtures("standing")
+def test_nodes_without_gpus_say_so_and_are_not_called_good(checkout: Checkout) -> None:
+    checks = json.loads((checkout.files / "verification.json").read_text())["checks"]
+    about = [one for one in checks if (one["role"], one["name"]) == ("acceptance", "its gpus")]
+    assert [one["verdict"] for one in about] == ["unsupported"] * 2
+    assert {one["message"] for one in about} == {"no GPU here: they are declared, and simulated"}
     for node in ("tokyo-gpu-0", "tokyo-gpu-1"):
         look(checkout, node, "auto")
     found = accept(checkout, expect=0)
