@@ -730,5 +730,6 @@ def test_a_scan_of_one_role_knows_of_the_keys_that_another_role_governs() -> Non
 
     roles = {"base": part("root"), "more": part("/root/k"), "gone": part("/root/g", declared=False)}
     known = known_to(Manifest(host="node", roles=roles))
-    assert known == {"authorized_keys": ["root", "/root/k"]}, "what an orphaned role left is nobody's"
+    keys = ["root", "/root/k"]
+    assert known == {"authorized_keys": keys, "file": keys}, "what an orphaned role left is nobody's"
     assert probe.request_of({"salt": SALT}, [], known=known)["known"] == known

@@ -67,13 +67,20 @@ RECORDED = [
     (task("dpkg_selections", name="nvidia", selection="hold"), {("package", "nvidia"): {"hold": True}}),
     (
         task("systemd_service", name="chrony", state="started", enabled=True),
-        {("unit", "chrony.service"): {"active": "active", "enabled": True}},
+        {
+            ("unit", "chrony.service"): {"active": "active", "enabled": True},
+            ("timekeeping", "chrony.service"): {},
+        },
     ),
     (task("systemd", name="x.timer", masked=True), {("unit", "x.timer"): {"masked": True}}),
     (task("systemd_service", daemon_reexec=True), {}),
     (
         task("ansible.posix.sysctl", name="vm.swappiness", sysctl_file="/etc/sysctl.conf"),
-        {("sysctl", "vm.swappiness"): {}, ("file", "/etc/sysctl.conf"): {}},
+        {
+            ("sysctl", "vm.swappiness"): {},
+            ("file", "/etc/sysctl.conf"): {},
+            ("effective", "sysctl's files"): {},
+        },
     ),
     (
         task("community.general.modprobe", name="tcp_bbr", state="present", persistent="present"),
@@ -92,9 +99,13 @@ RECORDED = [
             ("authorized_keys", "/root/.ssh/authorized_keys"): {},
             ("file", "/root/.ssh/authorized_keys"): {},
             ("authorized_keys", "root"): {},
+            ("privilege", "root"): {},
         },
     ),
-    (task("hostname", name="tokyo-gpu-0"), {("hostname", "hostname"): {"live": "tokyo-gpu-0"}}),
+    (
+        task("hostname", name="tokyo-gpu-0"),
+        {("hostname", "hostname"): {"live": "tokyo-gpu-0"}, ("traffic", "all"): {}},
+    ),
     (
         task("community.general.locale_gen", name=["ja_JP.UTF-8"]),
         {("locale", "ja_JP.UTF-8"): {"available": True}, ("file", "/etc/locale.gen"): {}},
