@@ -14,6 +14,7 @@ from infra.declaration.region import (
     NodeKind,
     NodePoolSpec,
     RegionSpec,
+    ScratchSpec,
 )
 from infra.declaration.storage import (
     CephfsExport,
@@ -25,6 +26,7 @@ from infra.declaration.storage import (
     NfsFolderSpec,
     NfsSpec,
     RbdExport,
+    RgwExport,
     StorageSpec,
 )
 
@@ -55,7 +57,9 @@ __all__ = [
     "PoolAcceptanceSpec",
     "RbdExport",
     "RegionSpec",
+    "RgwExport",
     "RoceSpec",
+    "ScratchSpec",
     "StorageSpec",
     "SwitchAsic",
     "SwitchSpec",

@@ -96,6 +96,20 @@ class ExistingHost(Spec):
     """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
 
 
+class ScratchSpec(Spec):
+    """Space on each node's own disk that jobs use, and that is cleaned."""
+
+    what: ClassVar = "a scratch"
+    path: FilePath = "/scratch"
+    """The folder; a disk of its own may be mounted there."""
+    days: Int = Field(default=14, ge=1, le=3650)
+    """What nobody has used for as many days is removed, unless it is open."""
+    high_pct: Int = Field(default=85, ge=10, le=95)
+    """Percent of the disk from which on what was not used for longest is removed."""
+    low_pct: Int = Field(default=70, ge=5, le=90)
+    """Percent of the disk at which that ends."""
+
+
 class NodePoolSpec(Spec):
     """Nodes of one kind that are made, changed and removed together."""
 
@@ -125,6 +139,8 @@ class NodePoolSpec(Spec):
     """
     shm_gib: Float | None = Field(default=None, gt=0)
     """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
+    scratch: ScratchSpec | None = None
+    """Node-local space for jobs; unset means none, or one that is somebody else's."""
     hosts: tuple[ExistingHost, ...] = ()
     """The machines, for the provider `existing` only; as many as `count`."""
 

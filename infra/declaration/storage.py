@@ -95,7 +95,14 @@ class RbdExport(ExportSpec):
     """Block devices."""
 
 
-Export = Annotated[CephfsExport | RbdExport, Field(discriminator="kind")]
+class RgwExport(ExportSpec):
+    """A user of the region's object storage, by the protocol of S3."""
+
+    kind: Literal["rgw"]
+    """Objects."""
+
+
+Export = Annotated[CephfsExport | RbdExport | RgwExport, Field(discriminator="kind")]
 
 
 class NfsExport(ExportSpec):

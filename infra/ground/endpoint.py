@@ -64,6 +64,10 @@ class Scrape:
     """It has metrics: by HTTPS, both sides with a certificate of monitoring's authority."""
 
     path: str = "/metrics"
+    labels: tuple[tuple[str, str], ...] = ()
+    """Of its series, beside those of its node."""
+    samples: int | None = None
+    """What it may have where it speaks for more than its node; a node's own limit holds otherwise."""
 
 
 @dataclass(frozen=True)

@@ -49,5 +49,7 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
         region=region.name,
         node_kind=region.node_kind(pool),
         gpus_simulated=region.provider.simulates_gpus and pool.gpus > 0,
-        **pool.model_dump(exclude={"count", "gpu_stack", "hosts", "nic_names", "node_kind", "shm_gib"}),
+        **pool.model_dump(
+            exclude={"count", "gpu_stack", "hosts", "nic_names", "node_kind", "scratch", "shm_gib"}
+        ),
     )

@@ -60,6 +60,7 @@ def declaration(checkout: Checkout) -> dict[str, Any]:
             {"kind": "cephfs", "name": "datasets"},
             {"kind": "cephfs", "name": "cold", "quota_gib": 0.25, "erasure": {"k": 2, "m": 1}},
             {"kind": "rbd", "name": "scratch"},
+            {"kind": "rgw", "name": "objects", "quota_gib": 0.02},
         ],
     }
     return {"name": "pacific", "regions": [tokyo], "storage": [storage]}
@@ -123,6 +124,30 @@ def test_what_one_node_writes_another_reads(checkout: Checkout) -> None:
     script = f"head --bytes=5000000 /dev/urandom > {FOLDER}/shared && sha256sum < {FOLDER}/shared"
     wrote = checkout.on_node(WRITER, "sh", "-ec", script)
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
+
+
+def test_an_object_that_one_node_puts_another_gets(checkout: Checkout) -> None:
+    s3 = "s3cmd --config /etc/ceph/train.export.objects.s3"
+    make = "head --bytes=2000000 /dev/urandom > /run/o; sha256sum < /run/o"
+    wrote = checkout.on_node(WRITER, "sh", "-ec", make)
+    checkout.on_node(WRITER, "sh", "-ec", f"{s3} mb s3://b; {s3} put /run/o s3://b/o")
+    checkout.on_node(READER, "sh", "-ec", f"{s3} get --force s3://b/o /run/o")
+    assert checkout.on_node(READER, "sh", "-ec", "sha256sum < /run/o") == wrote
+
+
+def test_keys_of_objects_are_nobodys_to_read(checkout: Checkout) -> None:
+    key = (checkout.files / "secrets" / "storage-train-export.objects").read_text().strip()
+    folders = [
+        checkout.files,
+        checkout.folder / ".causeway" / "pulumi",
+        checkout.folder / ".causeway" / "logs",
+    ]
+    files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
+    told = [file for file in [*files, checkout.declaration] if key.encode() in file.read_bytes()]
+    assert {file.parent for file in told} == {checkout.files / "secrets"}
+    assert key not in checkout.run(
+        "exec", "ansible-inventory", "-i", f"inventories/{checkout.stack}", "--list"
+    )
 
 
 def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:

@@ -15,7 +15,7 @@ from infra.drift import watch
 from infra.ground.dashboard import Dashboard, Panel, Query
 from tests.repo.dashboards import FILLED_IN, metrics, questions
 
-UIDS = {"causeway-changes", "causeway-fabric", "causeway-fleet", "causeway-links", "causeway-node"}
+UIDS = {f"causeway-{about}" for about in ("changes", "fabric", "fleet", "links", "node", "storage")}
 """In bookmarks and in links of others: none is renamed or taken for another question."""
 EXPORTED = {
     "node_exporter": {
@@ -30,6 +30,15 @@ EXPORTED = {
         "node_os_info",
         "node_timex_offset_seconds",
         "node_uname_info",
+    },
+    "ceph": {
+        "ceph_num_objects_degraded",
+        "ceph_num_objects_misplaced",
+        "ceph_num_objects_unfound",
+        "ceph_pool_metadata",
+        "ceph_pool_rd_bytes",
+        "ceph_pool_stored",
+        "ceph_pool_wr_bytes",
     },
     "all": {
         "(prometheus|alertmanager)_config_last_reload_successful",

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parents[2]
 WATCHES = sorted(path.parent for path in ROOT.glob("infra/capabilities/*/watch/alerts.yaml"))
 SEVERITIES = {"page", "ticket", "info"}
-WATCHED = {"base", "discovery", "drift_watch", "energy", "fabric", "monitoring", "wan"}
+WATCHED = {"base", "discovery", "drift_watch", "energy", "fabric", "monitoring", "storage", "wan"}
 OWN_REGION = {"Watchdog"}
 """Alerts that get their region from the Prometheus that sends them, and are of no use to count by region."""
 

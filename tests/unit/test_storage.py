@@ -1,14 +1,22 @@
 """Ceph clusters: what they hold and bear, by properties that hold for every declaration."""
 
+import importlib.util
+import socket
+import struct
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra import ROOT
+from infra.capabilities import host_variables, variables
 from infra.capabilities.storage import figures
 from infra.capabilities.storage.figures import Node
-from infra.capabilities.storage.section import StorageSection
+from infra.capabilities.storage.section import StorageSection, cluster_secrets
 from infra.declaration import CephfsExport, CephSpec, ClusterSpec
 from infra.ground.secrets import cephx
 from infra.inventory.roles import role_hosts
@@ -26,7 +34,8 @@ def clusters(draw: st.DrawFn) -> tuple[CephSpec, tuple[Node, ...]]:
     per_rack = draw(st.none() | st.integers(1, 8))
     count = draw(st.integers(1, 60))
     members = tuple(Node(f"n-{n}", f"r-{n // per_rack}" if per_rack else "") for n in range(count))
-    exports = [{"kind": "cephfs", "name": "a"}, {"kind": "rbd", "name": "b"}][: draw(st.integers(0, 2))]
+    kinds = draw(st.sets(st.sampled_from(["cephfs", "rbd", "rgw"])))
+    exports = [{"kind": kind, "name": kind} for kind in sorted(kinds)]
     return storage(osds_per_node=draw(st.integers(1, 24)), exports=exports), members
 
 
@@ -100,7 +109,7 @@ def test_two_copies_leave_writes_to_one() -> None:
     assert [figures.least(copies) for copies in (1, 2, 3, 4)] == [1, 1, 2, 3]
 
 
-DECLARED = {
+DECLARED: dict[str, Any] = {
     "name": "pacific",
     "regions": [
         {
@@ -149,3 +158,107 @@ def test_a_made_key_is_one_of_cephs() -> None:
     assert (kind, length, len(raw)) == (1, 16, 28)
     assert seconds > 1_700_000_000
     assert cephx() != cephx()
+
+
+def test_a_regions_server_asks_its_clusters_managers_by_name() -> None:
+    watched = {**DECLARED, "monitoring": {"kind": "prometheus"}}
+    spec = ClusterSpec.model_validate(watched)
+    contract = build_contract(spec, make_plan(spec), "test")
+    own = host_variables(contract)
+    for region, storage, other in (("tokyo", "train", "keep"), ("osaka", "keep", "train")):
+        server = own[f"{region}-control-0"]
+        jobs = {job["name"]: job for job in server["prometheus_jobs"]}
+        asked = jobs[f"ceph-metrics-{storage}"]
+        assert asked["labels"] == {"storage": storage}
+        targets = [target["host"] for pool in asked["pools"] for target in pool["targets"]]
+        assert targets == [f"{region}-storage-0", f"{region}-storage-1"]
+        assert jobs[f"ceph-metrics-{other}"]["pools"] == []
+        declared = {one["name"]: one for one in server["prometheus_declared"]}
+        osds = declared["causeway_declared_storage_osds"]
+        assert (osds["labels"]["storage"], osds["value"]) == (storage, 4)
+    assert "storage" in own["tokyo-control-0"]["prometheus_rules"]
+
+
+def test_objects_have_gateways_a_user_and_an_authority_where_they_are_exported() -> None:
+    exports = [{"kind": "rgw", "name": "objects", "quota_gib": 1}, {"kind": "rbd", "name": "images"}]
+    train, keep = DECLARED["storage"]
+    declared = {**DECLARED, "storage": [{**train, "exports": exports}, keep]}
+    spec = ClusterSpec.model_validate(declared)
+    contract = build_contract(spec, make_plan(spec), "test")
+    section = contract.section(StorageSection)
+    assert section is not None
+    with_objects, without = section.clusters
+    assert (with_objects.rgws, without.rgws) == (("tokyo-storage-2", "tokyo-storage-3"), ())
+    kinds = cluster_secrets(with_objects)
+    assert kinds["storage-train-export.objects"] == "random"
+    assert kinds["storage-train-ca"] == "authority"
+    assert set(kinds.values()) - set(cluster_secrets(without).values()) == {"random", "authority"}
+    names = {pool.name for pool in with_objects.pools if pool.application == "rgw"}
+    assert names == {figures.OBJECTS, figures.OBJECTS_INDEX, *figures.OBJECTS_SMALL}
+    given_ = variables(contract)["ceph_client"]["pool_tokyo_gpu"]["ceph_client_exports"]
+    (objects,) = [one for one in given_ if one["kind"] == "rgw"]
+    addresses = [str(contract.hosts[host].address) for host in with_objects.rgws]
+    assert objects["gateways"] == [f"{address}:7480" for address in addresses]
+    assert objects["quota_bytes"] == 1 << 30
+
+
+def test_scratch_needs_no_storage() -> None:
+    regions = [
+        {
+            **region,
+            "pools": [*region["pools"], {**region["pools"][1], "name": "jobs", "scratch": {"days": 3}}],
+        }
+        for region in DECLARED["regions"]
+    ]
+    spec = ClusterSpec.model_validate({"name": "pacific", "regions": regions})
+    contract = build_contract(spec, make_plan(spec), "test")
+    assert set(role_hosts(contract, "scratch")) == {
+        f"{name}-jobs-{n}" for name in ("tokyo", "osaka") for n in (0, 1)
+    }
+    assert not role_hosts(contract, "ceph")
+    given_ = variables(contract)["scratch"]
+    assert set(given_) == {"pool_tokyo_jobs", "pool_osaka_jobs"}
+    assert given_["pool_tokyo_jobs"]["scratch_days"] == 3
+
+
+def test_without_monitoring_nobody_is_asked() -> None:
+    for more, metrics in (({}, False), ({"monitoring": {"kind": "prometheus"}}, True)):
+        spec = ClusterSpec.model_validate({**DECLARED, **more})
+        given_ = variables(build_contract(spec, make_plan(spec), "test"))["ceph"]["pool_tokyo_storage"]
+        assert given_.get("ceph_metrics", True) is metrics
+        assert ("ceph_metrics_authority" in given_) is metrics
+
+
+def _quorum() -> ModuleType:
+    path = ROOT / "roles/ceph/files/causeway_ceph/quorum.py"
+    spec = importlib.util.spec_from_file_location("quorum", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("said", "voice"),
+    [(b'{"state": "leader"}', 1), (b'{"state": "peon"}', 1), (b'{"state": "probing"}', 0), (b"nonsense", 0)],
+)
+def test_a_monitor_has_a_voice_when_it_says_so_itself(tmp_path: Path, said: bytes, voice: int) -> None:
+    place, left = tmp_path / "mon", tmp_path / "voice.prom"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(place))
+        listening.listen()
+
+        def answer() -> None:
+            with listening.accept()[0] as asker:
+                assert asker.recv(100).endswith(b"\0")
+                asker.sendall(struct.pack(">I", len(said)) + said)
+
+        with ThreadPoolExecutor() as threads:
+            threads.submit(answer)
+            _quorum().main("train", str(place), str(left))
+    assert f'causeway_ceph_monitor_in_quorum{{storage="train"}} {voice}\n' in left.read_text()
+    place.unlink()
+    _quorum().main("train", str(place), str(left))
+    assert 'causeway_ceph_monitor_in_quorum{storage="train"} 0\n' in left.read_text()
+    assert sorted(tmp_path.iterdir()) == [left]

@@ -98,6 +98,8 @@ class Monitoring(Capability[MonitoringSection]):
                         name=one.name,
                         port=port,
                         path=one.scrape.path,
+                        labels=dict(one.scrape.labels),
+                        samples=one.scrape.samples,
                         everyone=on.everyone,
                         regions=on.regions,
                         pools=on.pools,

@@ -124,6 +124,8 @@ def _job(job: Job, region: str, contract: Contract) -> dict[str, Any]:
         "name": job.name,
         "port": job.port,
         "path": job.path,
+        **({"labels": job.labels} if job.labels else {}),
+        **({"samples": job.samples} if job.samples else {}),
         "pools": [
             {"name": contract.pools[key].name, "role": contract.pools[key].role, "targets": targets}
             for key, targets in pools.items()

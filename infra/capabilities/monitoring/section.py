@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from pydantic import Field
+
 from infra.ground.capability import SecretKind
 from infra.ground.contract import Part, Section
 from infra.ground.endpoint import HostSet
@@ -22,6 +24,8 @@ class Job(Part):
     name: str
     port: int
     path: str
+    labels: dict[str, str] = Field(default_factory=dict)
+    samples: int | None = None
     everyone: bool = False
     regions: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()

@@ -3,22 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.storage import figures, nfs
 from infra.capabilities.storage.rules import RULES
 from infra.capabilities.storage.section import (
+    GATEWAY,
     CephCluster,
     Osd,
+    Scratch,
     StorageExport,
     StoragePool,
     StorageSection,
     cluster_secrets,
 )
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec, NfsSpec
+from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec, NfsSpec, RgwExport
 from infra.ground.capability import Capability, Planned, Report, SecretKind
-from infra.ground.endpoint import Endpoint, HostSet, Ports
+from infra.ground.endpoint import Endpoint, HostSet, Ports, Scrape
 from infra.ground.nodes import pool_key
 
-MON = 3300
+MON, METRICS = 3300, 9283
 DAEMONS = Ports(6800, 7300)
 
 
@@ -51,31 +54,37 @@ class StoragePlan:
 
 
 class Storage(Capability[StoragePlan]):
-    """Where `storage` is declared."""
+    """Where `storage` is declared, or `scratch` of a pool."""
 
     name = "storage"
+    uses = ("monitoring",)
     rules = (*RULES, *nfs.RULES)
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> StoragePlan | None:
         """From the declaration alone."""
-        if not spec.storage:
-            return None
         ceph = [storage for storage in spec.storage if isinstance(storage, CephSpec)]
         served = tuple(nfs.storage_of(spec, one) for one in spec.storage if isinstance(one, NfsSpec))
         clusters = tuple(_cluster(spec, storage) for storage in ceph)
+        scratch = {
+            pool_key(region.name, pool.name): Scratch(**pool.scratch.model_dump())
+            for region in spec.regions
+            for pool in region.pools
+            if pool.scratch
+        }
         outlooks: tuple[Outlook | nfs.NfsOutlook, ...] = (
             *(_outlook(spec, one) for one in ceph),
             *(nfs.outlook(one) for one in served),
         )
-        return StoragePlan(StorageSection(clusters=clusters, nfs=served), outlooks)
+        section = StorageSection(clusters=clusters, nfs=served, scratch=scratch)
+        return StoragePlan(section, outlooks) if outlooks or scratch else None
 
     def section(self, plan: StoragePlan) -> StorageSection:
         """The clusters, and what is served by NFS."""
         return plan.section
 
     def endpoints(self, plan: StoragePlan, planned: Planned) -> tuple[Endpoint, ...]:
-        """Monitors, and the range that all other daemons listen in, for the region's own nodes; NFS."""
-        ceph = tuple(
+        """Monitors, gateways, the range of all other daemons, for the region's own nodes; metrics; NFS."""
+        daemons = tuple(
             Endpoint(
                 f"ceph-{kind}-{cluster.name}",
                 HostSet(hosts=hosts),
@@ -87,27 +96,52 @@ class Storage(Capability[StoragePlan]):
             for kind, hosts, ports in (
                 ("mon", cluster.mons, Ports.one(MON)),
                 ("daemons", tuple(cluster.osds), DAEMONS),
+                ("rgw", cluster.rgws, Ports.one(GATEWAY)),
             )
+            if hosts
         )
-        return (*ceph, *(nfs.endpoint(one) for one in plan.section.nfs if one.shares))
+        served = tuple(nfs.endpoint(one) for one in plan.section.nfs if one.shares)
+        return daemons + self._metrics(plan, planned) + served
+
+    def _metrics(self, plan: StoragePlan, planned: Planned) -> tuple[Endpoint, ...]:
+        """Of each cluster's managers, for its region's server; one that stands by has none to tell."""
+        monitoring = planned.section(MonitoringSection)
+        return tuple(
+            Endpoint(
+                f"ceph-metrics-{cluster.name}",
+                HostSet(hosts=cluster.mgrs),
+                (Ports.one(METRICS),),
+                "management",
+                sources=HostSet(hosts=(monitoring.regions[cluster.region].server,)),
+                scrape=Scrape(labels=(("storage", cluster.name),), samples=_series(cluster)),
+            )
+            for cluster in plan.section.clusters
+            if monitoring
+        )
 
     def secrets(self, plan: StoragePlan) -> Mapping[str, SecretKind]:
         """A key for each use of each cluster."""
-        return {name: "cephx" for cluster in plan.section.clusters for name in cluster_secrets(cluster)}
+        clusters = plan.section.clusters
+        return {name: kind for cluster in clusters for name, kind in cluster_secrets(cluster).items()}
 
     def report(self, plan: StoragePlan) -> Report:
         """A paragraph for each."""
-        words = (
+        text = [
             nfs.in_words(one) if isinstance(one, nfs.NfsOutlook) else in_words(one) for one in plan.outlooks
-        )
-        text = "\n".join(words)
-        return Report(text, {"storage": [asdict(one) for one in plan.outlooks]})
+        ]
+        text += [
+            f"Scratch {one.path} on {key}: unused for {one.days} days goes, the oldest from {one.high_pct} %"
+            for key, one in plan.section.scratch.items()
+        ]
+        return Report("\n".join(text), {"storage": [asdict(one) for one in plan.outlooks]})
 
 
 def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
     members = figures.nodes(spec, storage)
     mons = tuple(node.name for node in figures.monitors(storage, members))
-    files = any(isinstance(export, CephfsExport) for export in storage.exports)
+    files, objects = (
+        any(isinstance(export, kind) for export in storage.exports) for kind in (CephfsExport, RgwExport)
+    )
     region = spec.region(storage.region)
     return CephCluster(
         name=storage.name,
@@ -116,6 +150,7 @@ def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
         mgrs=mons[:2],
         # Beside managers there is least room, so metadata servers begin at the other end.
         mdss=tuple(node.name for node in members[::-1][:2]) if files else (),
+        rgws=tuple(node.name for node in members[len(members) // 2 :][:2]) if objects else (),
         osds={node.name: _osds(storage, node.name) for node in members},
         racks={node.name: node.rack for node in members if node.rack},
         failure_domain="rack" if figures.failure_domain(members) == "rack" else "host",
@@ -128,7 +163,7 @@ def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
             StorageExport(
                 kind=export.kind,
                 name=export.name,
-                pool=figures.files_pool(storage, export) if isinstance(export, CephfsExport) else export.name,
+                pool=figures.data_pool(storage, export),
                 quota_bytes=int((export.quota_gib or 0) * figures.GIB),
                 data_class=export.data_class,
                 residency=export.residency or (storage.region,),
@@ -139,6 +174,11 @@ def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
         if storage.exports
         else (),
     )
+
+
+def _series(cluster: CephCluster) -> int:
+    """Twice what 18.2's module has: about 60 for a pool, 8 for an OSD, 200 for the rest."""
+    return 2 * (60 * (len(cluster.pools) + 1) + 8 * sum(map(len, cluster.osds.values())) + 200)
 
 
 def _osds(storage: CephSpec, host: str) -> tuple[Osd, ...]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, RbdExport, StorageSpec
+from infra.declaration import CephfsExport, CephSpec, ClusterSpec, RbdExport, RgwExport, StorageSpec
 from infra.ground.addresses import host_name
 
 GROUPS_PER_OSD = 100
@@ -13,7 +13,17 @@ GROUPS_PER_OSD = 100
 MOST_GROUPS_PER_OSD = 250
 FEWEST_GROUPS = 8
 META_SHARE = 0.04
-"""Of a file system's placement groups, for what is known of its files."""
+"""Of all placement groups, for what is known of files, and for the index of buckets."""
+OBJECTS = "default.rgw.buckets.data"
+OBJECTS_INDEX = "default.rgw.buckets.index"
+OBJECTS_SMALL = (
+    ".rgw.root",
+    "default.rgw.log",
+    "default.rgw.control",
+    "default.rgw.meta",
+    "default.rgw.buckets.non-ec",
+)
+"""Pools of the gateways' default zone, by the names that they look for (docs.ceph.com, "Pools")."""
 FULL = 0.95
 """mon_osd_full_ratio, where writes stop; warnings begin BEFORE_FULL of the whole below (docs.ceph.com,
 "Storage Capacity")."""
@@ -108,22 +118,27 @@ class Pool:
 
 
 def pools(storage: CephSpec, members: Sequence[Node]) -> tuple[Pool, ...]:
-    """Every pool: what is known of files, all copied files, each erasure-coded export, each RBD export."""
+    """Every pool: what is known of files, all copied files, each erasure-coded export, each RBD export, and
+    those of object storage."""
     copies, osds = replicas(storage, members), len(members) * storage.osds_per_node
-    wanted = [(name, application, k, m, quota) for name, application, k, m, quota in _wanted(storage, copies)]
-    data = [one for one in wanted if not one[0].endswith(".meta")]
-    share = (1 - META_SHARE * (len(data) < len(wanted))) / max(len(data), 1)
+    wanted = _wanted(storage, copies)
+    meta = [one for one in wanted if _is_meta(one[0])]
+    data = [one for one in wanted if one not in meta and one[0] not in OBJECTS_SMALL]
+    share = (1 - META_SHARE * len(meta)) / max(len(data), 1)
+
+    def part(name: str) -> float:
+        if name in OBJECTS_SMALL:
+            return 0.0
+        return META_SHARE if _is_meta(name) else share
+
     return tuple(
-        Pool(
-            name,
-            application,
-            k,
-            m,
-            groups(osds, k + m, META_SHARE if name.endswith(".meta") else share),
-            int(quota * GIB),
-        )
+        Pool(name, application, k, m, groups(osds, k + m, part(name)), int(quota * GIB))
         for name, application, k, m, quota in wanted
     )
+
+
+def _is_meta(name: str) -> bool:
+    return (name.endswith(".meta") and name not in OBJECTS_SMALL) or name == OBJECTS_INDEX
 
 
 def _wanted(storage: CephSpec, copies: int) -> list[tuple[str, str, int, int, float]]:
@@ -135,14 +150,24 @@ def _wanted(storage: CephSpec, copies: int) -> list[tuple[str, str, int, int, fl
     for export in storage.exports:
         if isinstance(export, CephfsExport) and export.erasure:
             found.append((files_pool(storage, export), "cephfs", export.erasure.k, export.erasure.m, 0.0))
-        elif not isinstance(export, CephfsExport):
+        elif isinstance(export, RbdExport):
             found.append((export.name, "rbd", copies, 0, export.quota_gib or 0.0))
+    if any(isinstance(export, RgwExport) for export in storage.exports):
+        # The quota is a user's: all users share the pools.
+        found += [(name, "rgw", copies, 0, 0.0) for name in (*OBJECTS_SMALL, OBJECTS_INDEX, OBJECTS)]
     return found
 
 
 def files_pool(storage: CephSpec, export: CephfsExport) -> str:
     """The pool that an export's files lie in."""
     return f"{storage.name}.{export.name}" if export.erasure else f"{storage.name}.files"
+
+
+def data_pool(storage: CephSpec, export: CephfsExport | RbdExport | RgwExport) -> str:
+    """The pool that an export's data lies in."""
+    if isinstance(export, CephfsExport):
+        return files_pool(storage, export)
+    return OBJECTS if isinstance(export, RgwExport) else export.name
 
 
 def groups_per_osd(found: Sequence[Pool], osds: int) -> float:
@@ -166,7 +191,7 @@ def raw_gib(storage: CephSpec, members: Sequence[Node]) -> float:
 
 
 def usable_gib(
-    storage: CephSpec, members: Sequence[Node], export: CephfsExport | RbdExport | None = None
+    storage: CephSpec, members: Sequence[Node], export: CephfsExport | RbdExport | RgwExport | None = None
 ) -> float:
     """What clients may fill with an export's data, or with copied data, in GiB, if it is all there is.
 

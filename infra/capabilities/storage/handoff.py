@@ -1,21 +1,26 @@
-"""The variables of roles `ceph` and `ceph_client`, `nfs_server` and `nfs_client`."""
+"""The variables of roles `ceph` and `ceph_client`, `nfs_server` and `nfs_client`, and `scratch`."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network, collapse_addresses
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
+from infra.capabilities.monitoring.section import AUTHORITY, SECRETS, MonitoringSection
 from infra.capabilities.storage.section import (
-    OWN_KEYS,
+    GATEWAY,
     CephCluster,
     NfsShare,
     NfsStorage,
     Osd,
+    Scratch,
     StorageExport,
     StoragePool,
     StorageSection,
+    authority_secret,
     cluster_secrets,
+    export_kind,
     export_secret,
+    own_keys,
     secret_name,
 )
 from infra.ground.capability import Role, SecretKind
@@ -39,22 +44,23 @@ def _clients(contract: Contract) -> HostSet:
 
 
 def _node_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
-    return {
-        name: "cephx"
+    keys = {
+        name: kind
         for cluster in _clusters(contract)
         if host in cluster.osds
-        for name in cluster_secrets(cluster)
+        for name, kind in cluster_secrets(cluster).items()
     }
+    return {**keys, **(SECRETS if contract.section(MonitoringSection) else {})}
 
 
 def _client_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
     key = contract.hosts[host].pool
-    return {
-        export_secret(cluster, export): "cephx"
-        for cluster in _clusters(contract)
-        if key in cluster.clients
-        for export in cluster.exports
-    }
+    found: dict[str, SecretKind] = {}
+    for cluster in _clusters(contract):
+        if key in cluster.clients:
+            found |= {export_secret(cluster, export): export_kind(export) for export in cluster.exports}
+            found |= {authority_secret(cluster): "authority"} if cluster.rgws else {}
+    return found
 
 
 def _nfs(contract: Contract) -> tuple[NfsStorage, ...]:
@@ -72,11 +78,17 @@ def _nfs_clients(contract: Contract) -> HostSet:
     )
 
 
+def _scratch(contract: Contract) -> Mapping[str, Scratch]:
+    section = contract.section(StorageSection)
+    return section.scratch if section else {}
+
+
 ROLES = (
     Role("ceph", _nodes, _node_secrets),
     Role("ceph_client", _clients, _client_secrets),
     Role("nfs_server", _nfs_servers),
     Role("nfs_client", _nfs_clients),
+    Role("scratch", lambda contract: HostSet(pools=tuple(_scratch(contract)))),
 )
 
 
@@ -94,7 +106,11 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     for key in dict.fromkeys(key for cluster in _clusters(contract) for key in cluster.clients):
         used = [cluster for cluster in _clusters(contract) if key in cluster.clients]
         clients[group_name("pool", key)] = _used(contract, used)
-    return {"ceph": nodes, "ceph_client": clients, "nfs_client": _nfs_mounts(contract)}
+    scratch = {
+        group_name("pool", key): {f"scratch_{name}": value for name, value in one.model_dump().items()}
+        for key, one in _scratch(contract).items()
+    }
+    return {"ceph": nodes, "ceph_client": clients, "nfs_client": _nfs_mounts(contract), "scratch": scratch}
 
 
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
@@ -157,7 +173,7 @@ def _osds(osds: tuple[Osd, ...]) -> list[dict[str, Any]]:
 
 
 def _shared(contract: Contract, cluster: CephCluster) -> dict[str, Any]:
-    uses = {use: secret_name(cluster.name, use) for use in OWN_KEYS}
+    uses = {use: secret_name(cluster.name, use) for use in own_keys(cluster)}
     uses |= {f"export.{export.name}": export_secret(cluster, export) for export in cluster.exports}
     addresses = [{"name": host, "address": str(contract.hosts[host].address)} for host in cluster.mons]
     return {
@@ -167,6 +183,8 @@ def _shared(contract: Contract, cluster: CephCluster) -> dict[str, Any]:
         "ceph_mons": addresses,
         "ceph_mgrs": list(cluster.mgrs),
         "ceph_mdss": list(cluster.mdss),
+        "ceph_rgws": list(cluster.rgws),
+        **({"ceph_rgw_authority": _authority(contract, cluster)} if cluster.rgws else {}),
         "ceph_osd_memory_bytes": cluster.osd_memory_bytes,
         "ceph_full_ratio": cluster.full_ratio,
         "ceph_failure_domain": cluster.failure_domain,
@@ -176,8 +194,15 @@ def _shared(contract: Contract, cluster: CephCluster) -> dict[str, Any]:
         "ceph_filesystem": _filesystem(cluster),
         **({"ceph_osds": _osds(next(iter(cluster.osds.values())))} if _same_osds(cluster) else {}),
         "ceph_exports": [_export(export) for export in cluster.exports],
+        **_metrics(contract),
         "ceph_keys": {use: str(secret_file(contract.stack, name)) for use, name in uses.items()},
     }
+
+
+def _metrics(contract: Contract) -> dict[str, Any]:
+    if contract.section(MonitoringSection) is None:
+        return {"ceph_metrics": False}
+    return {"ceph_metrics_authority": str(secret_file(contract.stack, AUTHORITY))}
 
 
 def _pool(pool: StoragePool) -> dict[str, Any]:
@@ -206,8 +231,13 @@ def _filesystem(cluster: CephCluster) -> dict[str, Any]:
     }
 
 
+def _authority(contract: Contract, cluster: CephCluster) -> str:
+    return str(secret_file(contract.stack, authority_secret(cluster)))
+
+
 def _export(export: StorageExport) -> dict[str, Any]:
-    return {"kind": export.kind, "name": export.name, "pool": export.pool}
+    found = {"kind": export.kind, "name": export.name, "pool": export.pool}
+    return found | ({"quota_bytes": export.quota_bytes} if export.kind == "rgw" else {})
 
 
 def _used(contract: Contract, clusters: list[CephCluster]) -> dict[str, Any]:
@@ -228,11 +258,18 @@ def _used(contract: Contract, clusters: list[CephCluster]) -> dict[str, Any]:
 
 
 def _client_export(contract: Contract, cluster: CephCluster, export: StorageExport) -> dict[str, Any]:
-    mounted = {"filesystem": cluster.name, "mount": f"/mnt/{cluster.name}/{export.name}"}
+    own: dict[str, dict[str, Any]] = {
+        "cephfs": {"filesystem": cluster.name, "mount": f"/mnt/{cluster.name}/{export.name}"},
+        "rbd": {},
+        "rgw": {
+            "gateways": [f"{contract.hosts[host].address}:{GATEWAY}" for host in cluster.rgws],
+            "authority": _authority(contract, cluster) if cluster.rgws else "",
+        },
+    }
     return {
         **_export(export),
         "storage": cluster.name,
         "quota_bytes": export.quota_bytes,
         "key": str(secret_file(contract.stack, export_secret(cluster, export))),
-        **(mounted if export.kind == "cephfs" else {}),
+        **own[export.kind],
     }

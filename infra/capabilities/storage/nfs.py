@@ -1,12 +1,11 @@
 """Storage of kind NFS: what is served by whom, for a site too small for a cluster."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from infra.capabilities.storage import figures
-from infra.capabilities.storage.rules import storages, unknown
+from infra.capabilities.storage.rules import SYSTEM, WHOLE, storages, unknown
 from infra.capabilities.storage.section import NfsShare, NfsStorage
 from infra.declaration import ClusterSpec, NfsFilesSpec, NfsFolderSpec, NfsSpec
 from infra.ground.endpoint import Endpoint, HostSet, Ports
@@ -15,10 +14,7 @@ from infra.ground.problem import Problem, Severity, show
 from infra.ground.rule import Rule
 
 PORT = 2049
-FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
-SYSTEM_FOLDERS = frozenset(
-    ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
-)
+SYSTEM_FOLDERS = SYSTEM - {"home", "var"} | {"tmp"}
 LEAST_FILES_GIB = 0.03125
 """ext4 with a journal takes 32 MiB and has room left."""
 
@@ -122,7 +118,7 @@ class NfsIsServed:
 
 
 def _no_system_folder(place: str, path: str) -> Iterator[Problem]:
-    if not FOLDER.fullmatch(path) or path.split("/")[1] in SYSTEM_FOLDERS:
+    if not WHOLE.fullmatch(path) or path.split("/")[1] in SYSTEM_FOLDERS:
         message = f"{show(path)} is no folder for data: a whole path outside the system's own folders"
         yield Problem(place, message, show(path), hint="such as /srv/data")
 

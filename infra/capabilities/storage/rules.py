@@ -22,6 +22,10 @@ from infra.ground.rules.names import LABEL
 
 BY_ID = re.compile(r"/dev/disk/by-id/[A-Za-z0-9._:+-]+")
 PART = re.compile(r"(.+)-part[0-9]+")
+SYSTEM = frozenset(
+    ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
+)
+WHOLE = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 LOCAL_LIMIT_MS = 10
 """What Ceph's stretch mode allows between sites (docs.ceph.com, "Stretch Clusters")."""
 
@@ -287,6 +291,31 @@ class DataIsAtHome:
                     yield Problem(place, message, hint=f"add {storage.region}, or move the export")
 
 
+class ScratchIsItsOwn:
+    """What is cleaned is nobody else's."""
+
+    id: ClassVar[str] = "storage-scratch"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Folders of the system, pools without jobs, marks in the wrong order."""
+        for number, region in enumerate(spec.regions):
+            for index, pool in enumerate(region.pools):
+                if pool.scratch is None:
+                    continue
+                path = f"regions[{number}].pools[{index}].scratch"
+                whole = WHOLE.fullmatch(pool.scratch.path)
+                if not whole or pool.scratch.path.split("/")[1] in SYSTEM:
+                    message = f"{show(pool.scratch.path)} may hold what is not to be cleaned"
+                    yield Problem(f"{path}.path", message, show(pool.scratch.path), suggestion="/scratch")
+                if pool.role != "gpu":
+                    message = f"{show(pool.name)} is a pool of role {pool.role}, where no jobs run"
+                    yield Problem(path, message, hint="only pools of role gpu have one")
+                if pool.scratch.low_pct >= pool.scratch.high_pct:
+                    message = f"cleaning would begin at {pool.scratch.high_pct} % and end where it has begun"
+                    yield Problem(f"{path}.low_pct", message, show(pool.scratch.low_pct))
+
+
 RULES: tuple[Rule, ...] = (
     StorageHasNames(),
     StorageHasAPlace(),
@@ -297,4 +326,5 @@ RULES: tuple[Rule, ...] = (
     FilesAreForTrials(),
     ExportsFit(),
     DataIsAtHome(),
+    ScratchIsItsOwn(),
 )

@@ -1,8 +1,12 @@
 """What roles are told of storage."""
 
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
-from infra.ground.contract import Part, Section
+from pydantic import Field
+
+from infra.ground.capability import SecretKind
+from infra.ground.contract import Contract, Declared, Part, Section
 
 
 class Osd(Part):
@@ -30,7 +34,7 @@ class StoragePool(Part):
 class StorageExport(Part):
     """What clients use, and where it may lie."""
 
-    kind: Literal["cephfs", "rbd"]
+    kind: Literal["cephfs", "rbd", "rgw"]
     name: str
     pool: str
     quota_bytes: int
@@ -46,6 +50,7 @@ class CephCluster(Part):
     mons: tuple[str, ...]
     mgrs: tuple[str, ...]
     mdss: tuple[str, ...]
+    rgws: tuple[str, ...] = ()
     osds: dict[str, tuple[Osd, ...]]
     racks: dict[str, str]
     failure_domain: Literal["host", "rack"]
@@ -86,6 +91,15 @@ class NfsStorage(Part):
         return tuple(dict.fromkeys(share.host for share in self.shares))
 
 
+class Scratch(Part):
+    """Space on each node's own disk."""
+
+    path: str
+    days: int
+    high_pct: int
+    low_pct: int
+
+
 class StorageSection(Section):
     """Every cluster, and what is served by NFS."""
 
@@ -93,8 +107,22 @@ class StorageSection(Section):
     version: Literal[1] = 1
     clusters: tuple[CephCluster, ...]
     nfs: tuple[NfsStorage, ...] = ()
+    scratch: dict[str, Scratch] = Field(default_factory=dict)
+    """By the key of the pool."""
+
+    def declared(self, contract: Contract, region: str) -> Iterator[Declared]:
+        """OSDs and monitors that there are to be, and the share of an OSD at which writes stop."""
+        del contract
+        for cluster in self.clusters:
+            if cluster.region == region:
+                labels = {"storage": cluster.name}
+                yield Declared("storage_osds", sum(map(len, cluster.osds.values())), labels)
+                yield Declared("storage_monitors", len(cluster.mons), labels)
+                yield Declared("storage_full_ratio", cluster.full_ratio, labels)
 
 
+GATEWAY = 7480
+"""Object gateways' port, as Ceph's own is."""
 OWN_KEYS = ("mon", "admin", "osd", "mgr", "mds")
 """What the keys of a cluster's own identities are for."""
 
@@ -109,10 +137,26 @@ def export_secret(cluster: CephCluster, export: StorageExport) -> str:
     return secret_name(cluster.name, f"export.{export.name}")
 
 
-def cluster_secrets(cluster: CephCluster) -> list[str]:
-    """The names of all keys of a cluster."""
-    own = [secret_name(cluster.name, use) for use in OWN_KEYS]
-    return own + [export_secret(cluster, export) for export in cluster.exports]
+def authority_secret(cluster: CephCluster) -> str:
+    """The secret that signs what the cluster's gateways show."""
+    return secret_name(cluster.name, "ca")
+
+
+def export_kind(export: StorageExport) -> SecretKind:
+    """What the secret of an export is: a key of Ceph's, or of S3's."""
+    return "random" if export.kind == "rgw" else "cephx"
+
+
+def cluster_secrets(cluster: CephCluster) -> dict[str, SecretKind]:
+    """The names of all keys of a cluster, and what each is."""
+    found: dict[str, SecretKind] = {secret_name(cluster.name, use): "cephx" for use in own_keys(cluster)}
+    found |= {export_secret(cluster, export): export_kind(export) for export in cluster.exports}
+    return found | ({authority_secret(cluster): "authority"} if cluster.rgws else {})
+
+
+def own_keys(cluster: CephCluster) -> tuple[str, ...]:
+    """What the keys of its own identities are for."""
+    return OWN_KEYS + (("rgw",) if cluster.rgws else ())
 
 
 SECTION = StorageSection

@@ -13,14 +13,14 @@ DOCUMENTATION = r"""
 module: causeway_ceph
 short_description: Bring this node's daemons, or the cluster, to what /etc/ceph/causeway.json says
 description:
-  - C(mons), C(daemons) and C(restart) are of the node; C(ground) and C(objects) of the cluster, and need the
-    administrator's key on the node.
+  - C(mons), C(daemons), C(restart) and C(gateways) are of the node; C(ground) and C(objects) of the
+    cluster, and need the administrator's key on the node.
 options:
   step:
     description: What is to be brought about.
     type: str
     required: true
-    choices: [mons, ground, daemons, restart, objects]
+    choices: [mons, ground, daemons, restart, objects, gateways]
 """
 EXAMPLES = r"""
 - name: Make and start the monitors
@@ -42,7 +42,7 @@ governs:
   returned: always
 """
 PROGRAMS = "/usr/local/lib/causeway_ceph"
-NODE = ("mons", "daemons", "restart")
+NODE = ("mons", "daemons", "restart", "gateways")
 CHECKED = {"ground": "Ceph's identities and options", "objects": "Ceph's pools"}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask
+from tests.verify.support import Expect, VerdictRecorder, ask, knock, run_anew
 
 PATIENCE_S = 90
 """A daemon that was just started again has to be seen by the others."""
@@ -135,7 +135,7 @@ print(json.dumps(len(numbers)))
 
 def test_it_listens_where_it_should(host: Host, expect: Expect) -> None:
     shown = host.run("ss --no-header --listening --tcp --numeric --processes").stdout.splitlines()
-    ours = {line.split()[3].rpartition(":")[0] for line in shown if '"ceph-' in line}
+    ours = {line.split()[3].rpartition(":")[0] for line in shown if '"ceph-' in line or '"radosgw"' in line}
     assert ours <= {expect.ceph_address, "127.0.0.1"}
 
 
@@ -143,7 +143,81 @@ def test_it_comes_back(host: Host, expect: Expect, is_mon: bool) -> None:
     name = expect.host_name
     units = [f"ceph-mon@{name}"] * is_mon + [f"ceph-mgr@{name}"] * (name in expect.ceph_mgrs)
     units += [f"ceph-mds@{name}"] * (name in expect.ceph_mdss)
+    units += [f"ceph-radosgw@rgw.{name}"] * (name in expect.ceph_rgws)
     units += [f"ceph-osd@{n}" for n in host.run("ls /var/lib/ceph/osd | sed s/ceph-//").stdout.split()]
     for unit in units:
         shown = host.run(f"systemctl show -P Restart -P UnitFileState -P ActiveState {unit}").stdout.split()
         assert sorted(shown) == ["active", "always", "enabled"], unit
+
+
+def test_a_manager_answers_for_metrics_to_who_shows_a_certificate(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    """Without one, and with the gate's own, which is a server's, nobody is let in."""
+    if not expect.ceph_metrics or expect.host_name not in expect.ceph_mgrs:
+        verdict.not_declared("no manager of this node's has metrics")
+    folder, port = "/etc/ceph/metrics", expect.ceph_metrics_port
+    url = f"https://{expect.ceph_address}:{port}/metrics"
+    own = (f"{folder}/certificate.pem", f"{folder}/certificate.pem.key")
+    assert "refused" in knock(host, f"{folder}/authority.pem", url)
+    assert "refused" in knock(host, f"{folder}/authority.pem", url, *own)
+    listening = host.run(f"ss --no-header --listening --tcp --numeric 'sport = :{port}'").stdout.splitlines()
+    places = {line.split()[3] for line in listening}
+    # A manager that stands by does not listen.
+    assert places - {f"127.0.0.1:{port}"} == {f"{expect.ceph_address}:{port}"}
+    unit = host.run("systemctl show -P Restart -P UnitFileState -P ActiveState causeway-ceph-metrics").stdout
+    assert sorted(unit.split()) == ["active", "always", "enabled"]
+
+
+def test_one_manager_has_the_clusters_metrics(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    """The active one knows all OSDs; one that stands by says nothing."""
+    if not expect.ceph_metrics or expect.host_name not in expect.ceph_mgrs:
+        verdict.not_declared("no manager of this node's has metrics")
+    script = """
+import json, sys, time, urllib.request
+sys.path.insert(0, "/usr/local/lib/causeway_ceph")
+from asked import cluster
+name, keyring, url = sys.argv[1:4]
+deadline = time.monotonic() + %d
+while True:
+    with cluster(name, keyring) as ask:
+        active = ask("mgr stat")["active_name"]
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        lines = []
+    osds = [line for line in lines if line.startswith("ceph_osd_up{") and line.endswith(" 1.0")]
+    if (osds if name == "mgr." + active else not lines) or time.monotonic() > deadline:
+        print(json.dumps({"active": name == "mgr." + active, "lines": len(lines), "osds": len(osds)}))
+        break
+    time.sleep(2)
+"""
+    entity, keyring = (
+        f"mgr.{expect.host_name}",
+        f"/var/lib/ceph/mgr/ceph-{expect.host_name}/keyring",
+    )
+    url = f"http://127.0.0.1:{expect.ceph_metrics_port}/metrics"
+    found = ask(host, script % PATIENCE_S, entity, keyring, url)
+    assert found["osds"] > 0 if found["active"] else found["lines"] == 0, found
+
+
+@pytest.mark.usefixtures("monitor")
+def test_a_monitor_says_whether_it_has_a_voice(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.ceph_metrics:
+        verdict.not_declared("metrics are not asked for")
+    unit, file = "causeway-ceph-quorum", f"{expect.ceph_textfile_dir}/causeway_ceph_quorum.prom"
+    shown = host.run(f"{run_anew(f'{unit}.service')} && cat {file}").stdout.splitlines()
+    assert f'causeway_ceph_monitor_in_quorum{{storage="{expect.ceph_name}"}} 1' in shown
+    timer = host.run(f"systemctl show -P UnitFileState -P ActiveState {unit}.timer").stdout.split()
+    assert sorted(timer) == ["active", "enabled"]
+
+
+@pytest.mark.usefixtures("monitor")
+def test_keys_of_users_are_the_administrators_alone(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if not expect.ceph_rgws:
+        verdict.not_declared("no objects are stored")
+    file = host.file("/etc/ceph/causeway.users.json")
+    assert (file.user, file.mode) == ("root", 0o600)

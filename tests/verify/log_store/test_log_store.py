@@ -6,28 +6,13 @@ import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, ask
+from tests.verify.support import knock as knock_at
 
 SHIPPER = "/etc/causeway-logs/shipper"
 STORE = "/etc/causeway-logs/store"
 PATIENCE_S = 60
 """The shipper collects for a second, the store shows a line after another; the rest is a busy node."""
 
-KNOCK = """
-import json, ssl, sys, urllib.error, urllib.request
-url, authority, certificate, key, body = sys.argv[1:6]
-context = ssl.create_default_context(cafile=authority)
-if certificate:
-    context.load_cert_chain(certificate, key)
-try:
-    names = {"AccountID": "7", "VL-Extra-Fields": "node=somebody-else"} if body else {}
-    asked = urllib.request.Request(url, body.encode() or None, names)
-    with urllib.request.urlopen(asked, timeout=20, context=context) as answer:
-        print(json.dumps({"status": answer.status, "said": answer.read().decode()}))
-except urllib.error.HTTPError as error:
-    print(json.dumps({"status": error.code}))
-except (ssl.SSLError, OSError) as error:
-    print(json.dumps({"refused": str(getattr(error, "reason", None) or error)}))
-"""
 FIND = """
 import json, sys, time, urllib.parse, urllib.request
 url, query, patience_s = sys.argv[1:4]
@@ -45,8 +30,7 @@ while True:
 
 def knock(host: Host, url: str, certificate: str = "", key: str = "", body: str = "") -> dict[str, object]:
     """What the store says to somebody: a status, or why the connection was refused."""
-    found: dict[str, object] = ask(host, KNOCK, url, f"{STORE}/askers.pem", certificate, key, body)
-    return found
+    return knock_at(host, f"{STORE}/authority.pem", url, certificate, key, body)
 
 
 def stored(host: Host, expect: Expect, query: str) -> list[dict[str, str]]:

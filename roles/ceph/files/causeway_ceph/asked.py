@@ -67,9 +67,9 @@ def cluster(entity: str = ADMIN[0], keyring: str = ADMIN[1]) -> Iterator[Cluster
         found.close()
 
 
-def run(*argv: str) -> str:
+def run(*argv: str, stdin: str = "") -> str:
     """What a program prints; RefusedError with what it complained of."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         complaint = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no word"]
         raise RefusedError(f"{' '.join(argv[:3])} ended with {done.returncode}: {complaint[0]}")

@@ -20,6 +20,12 @@ from typing import Any
 from asked import Cluster, RefusedError, cluster, entities, run, settings, wait
 
 KEYRING = Path("/etc/ceph/ceph.mon.keyring")
+USERS = Path("/etc/ceph/causeway.users.json")
+"""Users of object storage, with their keys: for the administrator alone."""
+USER = "export."
+"""How their names begin: one that is no longer declared is barred."""
+USERS_AT = ("default.rgw.meta", "users.uid")
+"""Pool and namespace in which gateways keep them."""
 EXPORTED = "client.export."
 """How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
@@ -57,7 +63,9 @@ class Wanted:
         self.ratios()
 
     def modules(self) -> None:
-        """Modules of the managers, on or off."""
+        """Modules of the managers, on or off; a manager that has just begun has not said which it has."""
+        if not self.dry_run:
+            wait("no manager has the modules that are declared", self.modules_known, 120)
         there = self.ask("mgr module ls")
         for name, on in sorted(self.wanted["modules"].items()):
             if on and name not in there["enabled_modules"] + there["always_on_modules"]:
@@ -65,13 +73,21 @@ class Wanted:
             elif not on and name in there["enabled_modules"]:
                 self.change(f"module {name} off", "mgr module disable", module=name)
 
+    def modules_known(self) -> bool:
+        """Whether a manager has said that it has all declared modules."""
+        there = self.ask("mgr module ls")
+        known = {one["name"] for one in there["disabled_modules"]}
+        return set(self.wanted["modules"]) <= known | set(there["enabled_modules"])
+
     def options(self) -> None:
         """What the monitors keep for all daemons."""
         there = {(one["section"], one["name"]): one["value"] for one in self.ask("config dump")}
         for who, options in self.wanted["options"].items():
             for name, value in options.items():
                 if there.get((who, name)) != value:
-                    self.change(f"{name} of {who}", "config set", who=who, name=name, value=value)
+                    # Before the first manager runs, nobody knows the options of their modules.
+                    force = {"force": True} if name.startswith("mgr/") else {}
+                    self.change(f"{name} of {who}", "config set", who=who, name=name, value=value, **force)
 
     def ratios(self) -> None:
         """How full an OSD may be."""
@@ -252,6 +268,48 @@ class Wanted:
                 with self.ask.io(name) as pool:
                     rbd.RBD().pool_init(pool, True)
 
+    def users(self) -> None:
+        """Users of object storage, each with its key and quota; those not declared any more are barred."""
+        if not USERS.exists():
+            return
+        if self.dry_run and USERS_AT[0] not in self.there():
+            self.changes.append("users of object storage")
+            return
+        declared, there = json.loads(USERS.read_text()), set(json.loads(s3("user", "list")))
+        for name, one in declared.items():
+            self.user(name, one, name in there)
+        for name in sorted(there - set(declared)):
+            if name.startswith(USER) and not user(name)["data"]["suspended"]:
+                self.changes.append(f"user {name} barred")
+                if not self.dry_run:
+                    s3("user", "suspend", "--uid", name)
+
+    def user(self, name: str, one: Mapping[str, Any], there: bool) -> None:
+        """One user. Its key goes by a pipe: a command line is everybody's to read."""
+        if not there:
+            self.changes.append(f"user {name} made")
+            if self.dry_run:
+                return
+            try:
+                s3("user", "create", "--uid", name, "--display-name", name)
+            except RefusedError:
+                # Another monitor's node was faster.
+                if name not in json.loads(s3("user", "list")):
+                    raise
+        found = user(name)
+        before = json.dumps(found, sort_keys=True)
+        data, size = found["data"], one["quota_bytes"]
+        if [(key["access_key"], key["secret_key"]) for key in data["keys"]] != [
+            (one["access_key"], one["secret_key"])
+        ]:
+            data["keys"] = [{"user": name, "access_key": one["access_key"], "secret_key": one["secret_key"]}]
+        data["user_quota"].update(enabled=bool(size), max_size=size or -1, max_size_kb=size // 1024)
+        data["suspended"] = 0
+        if json.dumps(found, sort_keys=True) != before:
+            self.changes.append(f"key and quota of user {name}")
+            if not self.dry_run:
+                s3("metadata", "put", f"user:{name}", stdin=json.dumps(found))
+
     def settled(self) -> None:
         """Wait until every placement group can be written to."""
         wait("not all placement groups are active: see `ceph -s`", self.active, 180)
@@ -261,6 +319,17 @@ class Wanted:
         status = json.loads(run("ceph", "--connect-timeout", "30", "status", "--format", "json"))["pgmap"]
         groups = {one["state_name"]: one["count"] for one in status.get("pgs_by_state", ())}
         return bool(groups) and all("active" in name.split("+") for name in groups)
+
+
+def s3(*words: str, stdin: str = "") -> str:
+    """What the administration of object storage prints."""
+    return run("radosgw-admin", *words, stdin=stdin)
+
+
+def user(name: str) -> dict[str, Any]:
+    """A user, as gateways keep it."""
+    found: dict[str, Any] = json.loads(s3("metadata", "get", f"user:{name}"))
+    return found
 
 
 def attribute(files: Any, cephfs: Any, path: str, name: str) -> str:
@@ -298,6 +367,12 @@ def objects_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
     for one in ask("fs ls"):
         if one["name"] == wanted["filesystem"].get("name"):
             yield f"file system {one['name']}: {', '.join(sorted(one['data_pools']))}"
+    if USERS.exists():
+        with ask.io(USERS_AT[0]) as pool:
+            pool.set_namespace(USERS_AT[1])
+            users = {one.key for one in pool.list_objects()}
+        for name in sorted(json.loads(USERS.read_text())):
+            yield f"user {name}: {'there' if name in users else 'gone'}"
 
 
 def ground_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
@@ -332,6 +407,7 @@ def main(step: str, *more: str) -> None:
             wanted.settled()
             wanted.filesystem()
             wanted.images()
+            wanted.users()
         print(json.dumps({"changes": wanted.changes}))
 
 

@@ -1,7 +1,8 @@
 """Ceph's daemons on this node: made, enabled and started as /etc/ceph/causeway.json has them.
 
     node.py mons [--dry-run]       this node's monitor, where it has one
-    node.py daemons [--dry-run]    OSDs, manager, metadata server, gateway
+    node.py daemons [--dry-run]    OSDs, manager, metadata server
+    node.py gateways [--dry-run]   object gateway; one that runs with older files is started again
     node.py restart                those that run with older files, one after the other
 
 Prints a JSON object: changes, units that hold, and those that were started before their files were written.
@@ -31,6 +32,7 @@ AS_CEPH = ("--setuser", "ceph", "--setgroup", "ceph")
 MON_KEYRING = "/etc/ceph/ceph.mon.keyring"
 CONFIG = Path("/etc/ceph/ceph.conf")
 DROP_INS = Path("/etc/systemd/system")
+GATEWAY = Path("/etc/ceph/gateway")
 KEYRINGS = {"ceph-mgr": "mgr/ceph-", "ceph-mds": "mds/ceph-", "ceph-radosgw": "radosgw/ceph-"}
 
 
@@ -96,9 +98,14 @@ class Node:
     def daemons(self) -> list[str]:
         """Make and start everything else; the units that hold."""
         units = [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
-        names = {"mgr": f"ceph-mgr@{self.name}", "mds": f"ceph-mds@{self.name}"}
-        names["rgw"] = f"ceph-radosgw@rgw.{self.name}"
-        return units + [self.started(names[kind]) for kind in self.wanted["daemons"]]
+        return units + [self.started(f"ceph-{kind}@{self.name}") for kind in self.wanted["daemons"]]
+
+    def gateways(self) -> list[str]:
+        """Start this node's object gateway, or start it again; the unit that holds."""
+        unit = self.started(f"ceph-radosgw@rgw.{self.name}")
+        if not self.dry_run:
+            self.restart([unit])
+        return [unit]
 
     def osd(self, osd: Mapping[str, Any]) -> str:
         """The unit of one OSD, made if it is not there: it is known by an UUID of cluster, node and place."""
@@ -181,9 +188,10 @@ class Node:
 
 
 def own_files(unit: str) -> list[Path]:
-    """The keyring that a daemon reads."""
+    """What a daemon reads beside what all of them do."""
     kind, _, name = unit.partition("@")
     paths = [DATA / f"{KEYRINGS[kind]}{name}/keyring"] if kind in KEYRINGS else []
+    paths += GATEWAY.glob("*.pem") if kind == "ceph-radosgw" else ()
     return [path for path in paths if path.exists()]
 
 
@@ -258,7 +266,7 @@ def main(step: str, *more: str) -> None:
     """The program."""
     node = Node(settings(), "--dry-run" in more)
     units = (
-        {"mons": node.mons, "daemons": node.daemons}[step]()
+        {"mons": node.mons, "daemons": node.daemons, "gateways": node.gateways}[step]()
         if step != "restart"
         else node.mons() + node.daemons()
     )

@@ -1,0 +1,219 @@
+#!/usr/bin/python3
+"""Clean a scratch folder: what nobody has used for days, and the oldest first when the disk fills.
+
+    scratch.py FOLDER DAYS HIGH_PCT LOW_PCT
+
+A file that a process of this node has open or mapped is never removed. Files are moved aside and looked at
+again before they go, so that one that is opened meanwhile comes back to its place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+DAY_S = 86_400
+YOUNGEST_S = 3600
+"""What was used in the last hour stays even where the disk is full: it is a job's that runs."""
+ASIDE = ".causeway-aside"
+BATCH = 1000
+Key = tuple[int, int]
+"""Device and inode."""
+
+
+class File(NamedTuple):
+    """A file, when it was last read, written, moved or made, and what it takes of the disk."""
+
+    path: str
+    key: Key
+    used_at: float
+    bytes: int
+
+
+def files(folder: str, device: int) -> Iterator[File]:
+    """Files and links below a folder, on its own file system."""
+    for entry in entries(folder):
+        with contextlib.suppress(FileNotFoundError):
+            found = entry.stat(follow_symlinks=False)
+            if found.st_dev != device:
+                continue
+            if stat.S_ISDIR(found.st_mode):
+                yield from files(entry.path, device)
+            elif stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
+                used_at = max(found.st_atime, found.st_mtime, found.st_ctime)
+                yield File(entry.path, (found.st_dev, found.st_ino), used_at, found.st_blocks * 512)
+
+
+def entries(folder: str) -> list[os.DirEntry[str]]:
+    """What is in a folder; nothing where it is gone."""
+    try:
+        with os.scandir(folder) as found:
+            return [entry for entry in found if entry.name != ASIDE]
+    except FileNotFoundError:
+        return []
+
+
+class Used:
+    """What processes have open, mapped, or as their folder; what backs loop devices and swap."""
+
+    def __init__(self) -> None:
+        """Look at all of them."""
+        self.keys: set[Key] = set()
+        self.seen: set[tuple[str, str]] = set()
+        for place in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                for opened in (place / "fd").iterdir():
+                    self.add(opened)
+            for name in ("cwd", "root"):
+                self.add(place / name)
+            with contextlib.suppress(OSError):
+                self.add_mapped(place)
+        for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+            self.add(Path(backing.read_text().rstrip("\n")))
+        for line in Path("/proc/swaps").read_text().splitlines()[1:]:
+            self.add(Path(line.split()[0]))
+
+    def add_mapped(self, process: Path) -> None:
+        """What a process has mapped, by its path there: a mapping may name another device."""
+        for line in (process / "maps").read_text(errors="replace").splitlines():
+            words = line.split(maxsplit=5)
+            if len(words) < 6 or (words[3], words[4]) in self.seen or words[5].endswith(" (deleted)"):
+                continue
+            if words[5].startswith("/") and self.add(process / "root" / words[5].lstrip("/")):
+                self.seen.add((words[3], words[4]))
+
+    def add(self, path: Path) -> bool:
+        """What a path leads to; False where that is nothing."""
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            self.keys.add((found.st_dev, found.st_ino))
+            return True
+        return False
+
+    def has(self, key: Key) -> bool:
+        """Whether it is somebody's now."""
+        return key in self.keys
+
+
+class Scratch:
+    """A folder that is cleaned."""
+
+    def __init__(self, folder: str, now: float) -> None:
+        """`now` in seconds since 1970."""
+        self.folder, self.now = folder, now
+        self.device = Path(folder).stat().st_dev
+        self.aside = Path(folder) / ASIDE
+        self.count = self.freed = 0
+
+    def by_age(self, days: float) -> None:
+        """Remove what was not used for days, and folders that have been empty for as long."""
+        old = (one for one in files(self.folder, self.device) if self.now - one.used_at > days * DAY_S)
+        self.remove(list(old))
+        self.empty_folders(days)
+
+    def by_room(self, high_pct: float, low_pct: float) -> None:
+        """From `high_pct` of the disk on, remove what was not used for longest until `low_pct` are taken."""
+        taken, whole = room(self.folder)
+        if taken < whole * high_pct / 100:
+            return
+        wanted, chosen = taken - whole * low_pct / 100, list[File]()
+        used = Used()
+        for one in sorted(files(self.folder, self.device), key=lambda one: one.used_at):
+            if wanted <= 0 or self.now - one.used_at < YOUNGEST_S:
+                break
+            if not used.has(one.key):
+                chosen.append(one)
+                wanted -= one.bytes
+        self.remove(chosen)
+
+    def remove(self, chosen: list[File]) -> None:
+        """Remove files that nobody uses."""
+        if not chosen:
+            return
+        self.aside.mkdir(mode=0o700, exist_ok=True)
+        used = Used()
+        idle = [one for one in chosen if not used.has(one.key)]
+        for start in range(0, len(idle), BATCH):
+            self.remove_some(idle[start : start + BATCH])
+        with contextlib.suppress(OSError):
+            self.aside.rmdir()
+
+    def remove_some(self, chosen: list[File]) -> None:
+        """Move them aside, where nobody opens them any more; who did before gets them back."""
+        moved: list[tuple[File, Path]] = []
+        for number, one in enumerate(chosen):
+            place = self.aside / str(number)
+            with contextlib.suppress(FileNotFoundError):
+                Path(one.path).rename(place)
+                moved.append((one, place))
+        used = Used()
+        for one, place in moved:
+            found = place.lstat()
+            same = (found.st_dev, found.st_ino) == one.key and found.st_mtime <= one.used_at
+            if used.has(one.key) or not same:
+                self.bring_back(place, Path(one.path))
+                continue
+            place.unlink()
+            self.count += 1
+            self.freed += one.bytes
+
+    def bring_back(self, place: Path, path: Path) -> None:
+        """To where it was; beside it where something new has its name."""
+        taken = os.path.lexists(path)
+        target = path.with_name(f"{path.name}.{int(self.now)}") if taken else path
+        with contextlib.suppress(FileNotFoundError):
+            place.rename(target)
+
+    def empty_folders(self, days: float) -> None:
+        """Remove folders, the innermost first; one that is not empty stays, and one that a process is in."""
+        places = [Path(place) for place, _, _ in os.walk(self.folder, topdown=False) if place != self.folder]
+        old = [place for place in places if self.is_old(place, days)]
+        used = Used() if old else None
+        for place in old:
+            with contextlib.suppress(OSError):
+                found = place.lstat()
+                if used and not used.has((found.st_dev, found.st_ino)):
+                    place.rmdir()
+
+    def is_old(self, place: Path, days: float) -> bool:
+        """Whether nothing was made, moved or removed in a folder for days."""
+        with contextlib.suppress(OSError):
+            found = place.lstat()
+            return self.now - max(found.st_mtime, found.st_ctime) > days * DAY_S
+        return False
+
+    def left_aside(self) -> None:
+        """What a run that was killed had moved aside goes: nobody knows its place any more."""
+        left = list(self.aside.iterdir()) if self.aside.is_dir() else []
+        used = Used() if left else None
+        for place in left:
+            found = place.lstat()
+            if used and not used.has((found.st_dev, found.st_ino)):
+                place.unlink()
+
+
+def room(folder: str) -> tuple[int, int]:
+    """Bytes that are taken of a file system, and all that there are for users."""
+    found = os.statvfs(folder)
+    taken = (found.f_blocks - found.f_bfree) * found.f_frsize
+    return taken, taken + found.f_bavail * found.f_frsize
+
+
+def main(folder: str, days: str, high_pct: str, low_pct: str) -> None:
+    """Clean, and say what went."""
+    scratch = Scratch(folder, time.time())
+    scratch.left_aside()
+    scratch.by_age(float(days))
+    scratch.by_room(float(high_pct), float(low_pct))
+    if scratch.count:
+        print(f"removed {scratch.count} files, {scratch.freed} bytes")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
