@@ -4,7 +4,7 @@ from infra.declaration.acceptance import AcceptanceSpec, BreakerSpec, PoolAccept
 from infra.declaration.cluster import ClusterSpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
-from infra.declaration.gpu import GpuStackSpec, MigSpec
+from infra.declaration.gpu import GpuSourceSpec, GpuStackSpec, MigSpec
 from infra.declaration.link import LinkEndSpec, TrafficClasses, WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import (
@@ -44,6 +44,7 @@ __all__ = [
     "ExistingProvider",
     "FabricSpec",
     "FileBackingSpec",
+    "GpuSourceSpec",
     "GpuStackSpec",
     "LinkEndSpec",
     "LocalProvider",

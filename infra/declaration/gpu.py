@@ -5,11 +5,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.declaration.base import Float, Int, Spec, refusal
+from infra.declaration.base import FilePath, Float, Int, Spec, refusal
 
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
+DCGM = re.compile(r"[1-9]\.[0-9]{1,2}(\.[0-9]{1,2})?")
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
+MIRROR = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/+-]*)?")
 
 
 def _quoted(value: object) -> object:
@@ -32,6 +34,18 @@ def _cuda(value: str) -> str:
     return value
 
 
+def _dcgm(value: str) -> str:
+    if not DCGM.fullmatch(value):
+        raise refusal("is not a version of DCGM, such as 4.6")
+    return value
+
+
+def _mirror(value: str) -> str:
+    if not MIRROR.fullmatch(value):
+        raise refusal("is not the address of a repository: http or https, a host, and a path")
+    return value
+
+
 def _profile(value: str) -> str:
     if not PROFILE.fullmatch(value):
         raise refusal("is not a MIG profile, such as 1g.10gb")
@@ -48,6 +62,19 @@ class MigSpec(Spec):
     """Parts of each GPU."""
 
 
+class GpuSourceSpec(Spec):
+    """Whose packages a stack is made of, and where nodes find them."""
+
+    what: ClassVar = "a source of GPU packages"
+    kind: Literal["nvidia", "debian"] = "nvidia"
+    """NVIDIA's repository, or Debian's non-free, which has one driver for each of its releases."""
+    mirror: Annotated[str, AfterValidator(_mirror)] | None = None
+    """A mirror of it, with the same layout; unset means the maker's own."""
+    key_file: FilePath | None = None
+    """File on this machine with the key that signs it; unset means the one that nodes have from Debian's
+    `debian-archive-keyring` or NVIDIA's `cuda-keyring`."""
+
+
 class GpuStackSpec(Spec):
     """What runs a pool's GPUs. Versions are exact, and held on the nodes."""
 
@@ -56,12 +83,20 @@ class GpuStackSpec(Spec):
     """The driver's version, such as `580.95.05`."""
     cuda: Annotated[str, BeforeValidator(_quoted), AfterValidator(_cuda)]
     """The CUDA release that jobs are built with, such as `13.0`."""
+    cuda_toolkit: bool = False
+    """Whether the nodes have CUDA's compilers and libraries themselves; containers bring their own."""
+    dcgm: Annotated[str, BeforeValidator(_quoted), AfterValidator(_dcgm)] | None = None
+    """The version of DCGM, such as `4.6`; unset means none."""
+    source: GpuSourceSpec = GpuSourceSpec()
+    """Where the packages come from."""
     kernel_modules: Literal["auto", "open", "proprietary"] = "auto"
     """Which of NVIDIA's kernel modules; `auto` takes the open ones wherever the GPU has them."""
     mig: MigSpec | None = None
     """Parts of each GPU; unset means whole GPUs."""
     mps: bool = False
     """Whether jobs share a GPU by NVIDIA's Multi-Process Service, which does not keep their faults apart."""
+    time_slices: Int | None = Field(default=None, ge=2)
+    """Kubernetes' pods that take turns on a GPU, which keeps neither memory nor faults apart."""
     persistence: bool = True
     """Whether the driver stays loaded between jobs."""
     power_cap_w: Float | None = Field(default=None, gt=0)

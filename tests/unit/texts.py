@@ -81,7 +81,11 @@ FABRIC: dict[str, Any] = {
                     "name": "gpu", "role": "gpu", "count": 2, "gpus": 2, "gpu_model": "h100-sxm",
                     "gpu_stack": {
                         "driver": "590.48.01", "cuda": "13.1", "kernel_modules": "open",
-                        "mig": {"profile": "1g.10gb", "count": 7},
+                        "mig": {"profile": "1g.10gb", "count": 7}, "dcgm": "4.6",
+                        "source": {
+                            "kind": "nvidia", "key_file": "cuda.asc",
+                            "mirror": "https://mirror.example.org/cuda",
+                        },
                     },
                     "nics": 2, "nic_gbps": 400, "nic_names": ["eth1", "eth2"],
                 },

@@ -6,10 +6,12 @@ from typing import Literal
 
 from infra.capabilities.gpu.fits import fit, is_switched, modules_for
 from infra.capabilities.gpu.known import BRANCHES, MODELS, NVLINK5, version
+from infra.capabilities.gpu.packages import SOURCES, wanted
 from infra.capabilities.gpu.rules import RULES
+from infra.capabilities.gpu.section import GpuPool, GpuSection
 from infra.declaration import ClusterSpec, GpuStackSpec, NodePoolSpec
 from infra.ground.capability import Capability, Planned, Report
-from infra.ground.contract import Section
+from infra.ground.nodes import pool_key
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class PoolStack:
     """Parts of each GPU, as `7 x 1g.10gb`."""
     parts: int
     """Devices that a node offers: GPUs, or parts of them."""
+    source: str
+    """Where its packages come from, in words."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class GpuPlan:
     """Every pool that has a stack, in declared order."""
 
     pools: tuple[PoolStack, ...]
+    section: GpuSection
 
 
 class Gpu(Capability[GpuPlan]):
@@ -52,11 +57,14 @@ class Gpu(Capability[GpuPlan]):
     def plan(self, spec: ClusterSpec, planned: Planned) -> GpuPlan | None:
         """From the declaration alone."""
         found = tuple(_stacks(spec))
-        return GpuPlan(found) if found else None
+        if not found:
+            return None
+        pools = {pool_key(stack.region, pool.name): _node(stack, pool) for stack, pool in found}
+        return GpuPlan(tuple(stack for stack, _ in found), GpuSection(pools=pools))
 
-    def section(self, plan: GpuPlan) -> Section | None:
-        """Nobody reads it on a node yet."""
-        return None
+    def section(self, plan: GpuPlan) -> GpuSection:
+        """What nodes are to have."""
+        return plan.section
 
     def report(self, plan: GpuPlan) -> Report:
         """A line for each pool."""
@@ -65,12 +73,12 @@ class Gpu(Capability[GpuPlan]):
         return Report("\n".join(lines), {"gpu_stacks": [asdict(one) for one in plan.pools]})
 
 
-def _stacks(spec: ClusterSpec) -> Iterator[PoolStack]:
+def _stacks(spec: ClusterSpec) -> Iterator[tuple[PoolStack, NodePoolSpec]]:
     for region in spec.regions:
         for pool in region.pools:
             model = pool.gpu_model
             if pool.gpu_stack is not None and model is not None and model in MODELS:
-                yield _stack(region.name, pool, pool.gpu_stack, model)
+                yield _stack(region.name, pool, pool.gpu_stack, model), pool
 
 
 def _stack(region: str, pool: NodePoolSpec, stack: GpuStackSpec, model: str) -> PoolStack:
@@ -91,6 +99,35 @@ def _stack(region: str, pool: NodePoolSpec, stack: GpuStackSpec, model: str) -> 
         subnet_manager=switched and MODELS[model].nvswitch >= NVLINK5,
         mig=f"{stack.mig.count} x {stack.mig.profile}" if stack.mig else None,
         parts=pool.gpus * (stack.mig.count if stack.mig else 1),
+        source=SOURCES[stack.source.kind].name
+        + (f" at {stack.source.mirror}" if stack.source.mirror else ""),
+    )
+
+
+def _node(planned: PoolStack, pool: NodePoolSpec) -> GpuPool:
+    """What a node of the pool is to have; a pool without a stack has no plan."""
+    stack = pool.gpu_stack
+    if stack is None:
+        raise ValueError(f"{pool.name} has no stack")
+    packages, kernel = wanted(stack, planned.kernel_modules, planned.fabric_manager, planned.subnet_manager)
+    return GpuPool(
+        gpus=pool.gpus,
+        model=planned.model,
+        driver=stack.driver,
+        packages=packages,
+        kernel_packages=kernel,
+        source=stack.source.kind,
+        mirror=stack.source.mirror,
+        key_file=stack.source.key_file,
+        fabric_manager=planned.fabric_manager is not None,
+        subnet_manager=planned.subnet_manager,
+        dcgm=stack.dcgm is not None,
+        mig_profile=stack.mig.profile if stack.mig else "",
+        mig_count=stack.mig.count if stack.mig else 0,
+        mps=stack.mps,
+        time_slices=stack.time_slices or 0,
+        persistence=stack.persistence,
+        power_cap_w=stack.power_cap_w or 0,
     )
 
 
@@ -105,6 +142,7 @@ def in_words(stack: PoolStack) -> str:
         parts.append(
             f"Fabric Manager {stack.fabric_manager}" + (" with nvlsm" if stack.subnet_manager else "")
         )
+    parts.append(f"from {stack.source}")
     if stack.mig:
         parts.append(f"each GPU as {stack.mig}: {stack.parts} devices a node")
     return ", ".join(parts)

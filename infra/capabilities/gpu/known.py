@@ -146,3 +146,35 @@ SWITCHED_FROM = {"a100-sxm-40gb": 8, "a100-sxm-80gb": 8, "a800-sxm": 8, "h100-sx
 """Boards of fewer GPUs join them without switches (HGX of four)."""
 NVLINK5 = 5
 """From this generation on Fabric Manager needs `nvlsm` beside it, and ib_umad loaded (CanvOS PR 700)."""
+
+PRODUCTS: Mapping[str, str] = {
+    "v100-pcie": r"Tesla V100-PCIE-(16|32)GB",
+    "v100-sxm": r"Tesla V100-SXM[23]-(16|32)GB(-LS)?",
+    "t4": r"(Tesla|NVIDIA) T4",
+    "a10": r"NVIDIA A10",
+    "a30": r"NVIDIA A30",
+    "a40": r"NVIDIA A40",
+    "a100-pcie-40gb": r"NVIDIA A100-PCIE-40GB",
+    "a100-pcie-80gb": r"NVIDIA A100(-PCIE-80GB| 80GB PCIe)",
+    "a100-sxm-40gb": r"NVIDIA A100-SXM4-40GB",
+    "a100-sxm-80gb": r"NVIDIA A100-SXM4-80GB",
+    "a800-sxm": r"NVIDIA A800-SXM4-80GB",
+    "l4": r"NVIDIA L4",
+    "l40": r"NVIDIA L40",
+    "l40s": r"NVIDIA L40S",
+    "h100-pcie": r"NVIDIA H100 PCIe",
+    "h100-nvl": r"NVIDIA H100 NVL",
+    "h100-sxm": r"NVIDIA H100 80GB HBM3",
+    "h800-sxm": r"NVIDIA H800",
+    "h20-sxm": r"NVIDIA H20",
+    "h200-nvl": r"NVIDIA H200 NVL",
+    "h200-sxm": r"NVIDIA H200",
+    "gh200": r"NVIDIA GH200 (96|120|144|480)GB.*",
+    "rtx-pro-6000": r"NVIDIA RTX PRO 6000 Blackwell .*",
+    "b200-sxm": r"NVIDIA B200",
+    "gb200": r"NVIDIA GB200",
+    "b300-sxm": r"NVIDIA B300 SXM6 AC",
+    "gb300": r"NVIDIA GB300",
+}
+"""What nvidia-smi calls a model, as a regular expression: the table of supported GPUs in the README of
+NVIDIA/open-gpu-kernel-modules (from Turing on); the SXM2 and PCIe boards of Volta as their product names."""

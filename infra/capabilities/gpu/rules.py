@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import ClassVar
 
-from infra.capabilities.gpu.fits import Fit, fit, misfits, newest_for, text
+from infra.capabilities.gpu.fits import Fit, fit, is_switched, misfits, newest_for, text
 from infra.capabilities.gpu.known import BRANCHES, MODELS, version
+from infra.capabilities.gpu.packages import lacking
 from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.ground.problem import Problem, Severity, listing, show
 from infra.ground.rule import pools
@@ -78,6 +79,38 @@ class PartsExist:
                 yield Problem(f"{path}.mig.count", message, show(stack.mig.count), suggestion=str(most))
 
 
+class SourceHasAll:
+    """A repository has what is to come from it."""
+
+    id: ClassVar[str] = "gpu-stack-source"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Parts of a stack that a source does not have for any version."""
+        for path, _, _, pool in pools(spec):
+            stack, model = pool.gpu_stack, pool.gpu_model
+            if stack is None or model is None or model not in MODELS or pool.gpus == 0:
+                continue
+            for part in lacking(stack, fabric=is_switched(model, pool.gpus)):
+                message = f"{show(stack.source.kind)} has no {part}, which pool {pool.name} needs"
+                found = show(stack.source.kind)
+                yield Problem(f"{path}.gpu_stack.source.kind", message, found, suggestion="nvidia")
+
+
+class GpusAreSharedOneWay:
+    """Jobs share a GPU in one way."""
+
+    id: ClassVar[str] = "gpu-stack-sharing"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Turns beside the Multi-Process Service."""
+        for path, _, stack in stacks(spec):
+            if stack.mps and stack.time_slices is not None:
+                message = "shares GPUs by turns, and mps by a server: the device plugin takes one of them"
+                yield Problem(f"{path}.time_slices", message, show(stack.time_slices))
+
+
 class ForwardIsKnown:
     """A release that runs by another package is a decision, not a detail."""
 
@@ -131,4 +164,12 @@ class BranchIsMaintained:
             yield Problem(f"{path}.driver", message, show(stack.driver), hint=hint)
 
 
-RULES = (StackHasItsGpus(), VersionsFit(), PartsExist(), ForwardIsKnown(), BranchIsMaintained())
+RULES = (
+    StackHasItsGpus(),
+    VersionsFit(),
+    PartsExist(),
+    SourceHasAll(),
+    GpusAreSharedOneWay(),
+    ForwardIsKnown(),
+    BranchIsMaintained(),
+)

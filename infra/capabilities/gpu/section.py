@@ -1,0 +1,40 @@
+"""What roles are told of GPU stacks."""
+
+from typing import ClassVar, Literal
+
+from infra.ground.contract import Part, Section
+
+
+class GpuPool(Part):
+    """What each node of a pool is to have."""
+
+    gpus: int
+    model: str
+    driver: str
+    packages: dict[str, str]
+    """Package → version; empty is any."""
+    kernel_packages: dict[str, str]
+    """The same of what only a node with a kernel of its own has."""
+    source: Literal["nvidia", "debian"]
+    mirror: str | None = None
+    key_file: str | None = None
+    fabric_manager: bool
+    subnet_manager: bool
+    dcgm: bool
+    mig_profile: str
+    mig_count: int
+    mps: bool
+    time_slices: int
+    persistence: bool
+    power_cap_w: float
+
+
+class GpuSection(Section):
+    """Every pool that has a stack, by its key."""
+
+    capability: ClassVar = "gpu"
+    version: Literal[1] = 1
+    pools: dict[str, GpuPool]
+
+
+SECTION = GpuSection
