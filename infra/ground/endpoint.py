@@ -10,7 +10,8 @@ from typing import Literal
 TrafficClass = Literal["management", "scheduler", "replication", "scavenger"]
 """As `wan_links[].classes` has them."""
 Protocol = Literal["tcp", "udp", "vrrp", "esp", "icmp"]
-Network = Literal["management", "fabric"]
+Network = Literal["management", "fabric", "wan"]
+"""`wan`: the addresses at which links end."""
 
 
 @dataclass(frozen=True)

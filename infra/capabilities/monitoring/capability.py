@@ -91,12 +91,12 @@ class Monitoring(Capability[MonitoringSection]):
         """Everybody's endpoints that have metrics, and the alerts of those who are declared."""
         jobs, probes = list[Job](), dict[str, LocalProbe]()
         for one in planned.endpoints:
-            on, port = one.on, one.ports[0].first
+            on = one.on
             if one.scrape:
                 jobs.append(
                     Job(
                         name=one.name,
-                        port=port,
+                        port=one.ports[0].first,
                         path=one.scrape.path,
                         labels=dict(one.scrape.labels),
                         samples=one.scrape.samples,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from infra.capabilities.wan.endpoints import endpoints
 from infra.capabilities.wan.plan import WanPlan, plan_wan
 from infra.capabilities.wan.report import report
 from infra.capabilities.wan.rules.gateways import (
@@ -31,9 +32,8 @@ from infra.capabilities.wan.rules.links import (
 from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report
-from infra.ground.endpoint import Endpoint, HostSet, Ports, TrafficClass, merged
+from infra.ground.endpoint import Endpoint, TrafficClass, merged
 
-BGP_PORT = 179
 CLASSED: tuple[TrafficClass, ...] = ("management", "scheduler", "scavenger")
 """What is in none of them is served as replication."""
 
@@ -81,9 +81,8 @@ class Wan(Capability[WanPlan]):
         return report(plan)
 
     def endpoints(self, plan: WanPlan, planned: Planned) -> tuple[Endpoint, ...]:
-        """Gateways tell each other the way; BFD and ICMP they know without a port of ours."""
-        gateways = HostSet(hosts=tuple(node.name for node in planned.nodes if node.role == "gateway"))
-        return (Endpoint("bgp", gateways, (Ports.one(BGP_PORT),), "management", sources=gateways),)
+        """In a module of its own."""
+        return tuple(endpoints(plan.section, planned))
 
     def finish(self, plan: WanPlan, planned: Planned) -> WanPlan:
         """Gateways class whatever listens on the management network by what its owner says."""

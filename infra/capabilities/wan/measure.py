@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, get_args
 
+from infra.capabilities.wan.endpoints import FIRST_MEASURE_PORT
 from infra.capabilities.wan.section import CongestionControl, WanRoute, WanSection
 from infra.errors import CausewayError, sentence
 from infra.ground.contract import Contract
@@ -28,8 +29,6 @@ UDP_SHARE_OF_RATE = 0.2
 UDP_MAX_MBPS = 50
 TCP_SECONDS = 8
 TCP_WARM_UP_SECONDS = 2
-FIRST_PORT = 5291
-"""Every test has a port of its own: the server before it may still be closing its own."""
 PATIENCE_S = 60
 REPLICATION_TOS = 10 << 2
 """AF11."""
@@ -143,7 +142,7 @@ class _Pair:
 
     contract: Contract
     found: Measurement
-    port: int = FIRST_PORT
+    port: int = FIRST_MEASURE_PORT
 
     def measure(self, compare: bool) -> Measurement:
         try:
