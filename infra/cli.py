@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("infra.commands.check", "validate a declaration, offline"),
     "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
     "schema": ("infra.commands.schema", "print the JSON Schema of declarations, for editors"),
+    "doctor": ("infra.commands.doctor", "look at machines you have before anything is changed there"),
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "secret": ("infra.commands.secret", "give a stack a secret that its declaration names"),

@@ -10,6 +10,7 @@ from typing import Any, cast
 from infra.ground.capability import Capability, Role
 from infra.ground.contract import Contract
 from infra.ground.dashboard import Dashboard
+from infra.ground.machine import Look
 
 NAMES = (
     "base",
@@ -93,6 +94,13 @@ def resources() -> tuple[ModuleType, ...]:
     """The modules `resources` of those that have one: `build(stack, spec, plan, opts)`."""
     found = (f"{__name__}.{name}.resources" for name in NAMES)
     return tuple(import_module(name) for name in found if find_spec(name))
+
+
+@cache
+def looks() -> dict[str, Look]:
+    """Capability → what it looks for on machines that somebody has, of those that have a module `doctor`."""
+    found = {name: f"{__name__}.{name}.doctor" for name in NAMES}
+    return {name: import_module(module).LOOK for name, module in found.items() if find_spec(module)}
 
 
 @cache

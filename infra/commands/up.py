@@ -16,6 +16,7 @@ from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
 from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
+from infra.commands.doctor import look_before
 from infra.components import kept
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
@@ -46,6 +47,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         raise DeclarationError(missing)
     with only_one(stack):
         kept.put_back(stack)
+        look_before(declaration.spec, stack)
         select_stack(stack, declaration_of(stack))
         # With --refresh, because what Pulumi remembers is not what stands after a reboot.
         done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])

@@ -34,7 +34,7 @@ def read_answer(said: bytes, request: Mapping[str, Any]) -> dict[str, Any]:
     `{"hangs": number of an entry}`, or `machine` and `values`: `[number, {found, since, text}]` of those
     entries that differ, or in mode `seal` what was found of every one. ValueError says what makes no sense.
     """
-    answer = _parsed(said)
+    answer = parsed(said)
     entries = request["entries"]
     if "hangs" in answer:
         _require(_is_index(answer["hangs"], len(entries)), "it hangs at a thing that was not asked for")
@@ -53,7 +53,8 @@ def read_answer(said: bytes, request: Mapping[str, Any]) -> dict[str, Any]:
     return {"machine": machine, "values": values}
 
 
-def _parsed(said: bytes) -> dict[str, Any]:
+def parsed(said: bytes) -> dict[str, Any]:
+    """The one object that stands there. ValueError where it is none, or no text."""
     try:
         answer = json.loads(said.decode(), parse_constant=_no_constant)
         if ESCAPED_SURROGATE.search(said):  # halves of a character, unless they stand in pairs

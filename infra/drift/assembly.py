@@ -24,7 +24,8 @@ BOOTSTRAP = (
     "import os,zlib,marshal;d=os.fdopen(0,'rb').read();n=int.from_bytes(d[:4],'big');"
     "exec(zlib.decompress(d[4:n+4]));serve(*marshal.loads(zlib.decompress(d[n+4:])))"
 )
-PYTHON = f"python3 -ISBc {shlex.quote(BOOTSTRAP)}"
+OPTIONS = f"-ISBc {shlex.quote(BOOTSTRAP)}"
+PYTHON = f"python3 {OPTIONS}"
 ENGINE = tuple(ROOT / "infra" / "drift" / name for name in ("node.py", "looks.py", "probe.py"))
 NOT_THERE = ("infra", "roles", "__future__")
 """Packages of which a node has nothing."""
@@ -69,14 +70,14 @@ class _Statement:
 
 
 class _Names:
-    """What all files of the probe and the kinds have at their top, by name."""
+    """What all files of the probe and the kinds have at their top, by name; or other files that travel."""
 
-    def __init__(self) -> None:
+    def __init__(self, files: Iterable[Path] = ()) -> None:
         self.statements: list[_Statement] = []
         self.by_name: dict[str, list[_Statement]] = {}
         self.methods: dict[str, ast.FunctionDef] = {}
         """Methods of the probe's classes, with a dot; a kind's class stays on the controller."""
-        for path in (*ENGINE, *kind_files()):
+        for path in files or (*ENGINE, *kind_files()):
             for node in ast.parse(path.read_bytes()).body:
                 if not (binds := _bound(node)) or (isinstance(node, ast.ClassDef) and path not in ENGINE):
                     continue
@@ -186,15 +187,29 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 @cache
 def _packed_probe(kinds: frozenset[str]) -> bytes:
-    packed = zlib.compress(probe_source(kinds).encode(), 9)
+    return _packed(probe_source(kinds))
+
+
+@cache
+def packed_files(files: tuple[Path, ...]) -> bytes:
+    """What of other files their function `serve` needs, as `PYTHON` on the node reads it before a request."""
+    with _ONE_AT_A_TIME:
+        return _packed("\n".join(_Names(files).reached({"serve"})))
+
+
+def _packed(source: str) -> bytes:
+    packed = zlib.compress(source.encode(), 9)
     return len(packed).to_bytes(4, "big") + packed
 
 
+def with_request(packed: bytes, request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
+    """What `PYTHON` reads: a program and its request; marshal 2 is alike in every Python 3."""
+    return packed + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
+
+
 def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `PYTHON` on the node reads: the probe and its request; marshal 2 is alike in every Python 3."""
-    return _packed_probe(_kinds_of(request["entries"])) + zlib.compress(
-        marshal.dumps((dict(request), limit_s), 2), 1
-    )
+    """What `PYTHON` on the node reads: the probe and its request."""
+    return with_request(_packed_probe(_kinds_of(request["entries"])), request, limit_s)
 
 
 def _kinds_of(entries: Iterable[list[Any]]) -> frozenset[str]:

@@ -43,17 +43,21 @@ class TripError(Exception):
 
 
 class Trips:
-    """Connections to the nodes of one stack; the keys are read once."""
+    """Connections to the nodes of one stack; the keys are read once.
 
-    def __init__(self, contract: Contract) -> None:
-        self.contract = contract
+    `declared`: the text of known hosts, for a stack that has no such file yet.
+    """
+
+    def __init__(self, contract: Contract, declared: str | None = None) -> None:
+        self.contract, self.declared = contract, declared
 
     @cached_property
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
         """The host keys of all nodes that have one. CausewayError when there is no such file."""
         path = ROOT / self.contract.known_hosts_file
         try:
-            lines = path.read_text(errors="replace").splitlines()
+            text = path.read_text(errors="replace") if self.declared is None else self.declared
+            lines = text.splitlines()
             # One line without a key, and asyncssh would read none.
             return asyncssh.import_known_hosts("\n".join(line for line in lines if len(line.split()) > 2))
         except (OSError, ValueError) as error:

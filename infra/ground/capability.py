@@ -6,6 +6,7 @@ A capability is a package below `infra/capabilities/`:
     section.py      SECTION, its model in the contract, where it has one (infra/ground/contract.py)
     handoff.py      ROLES; variables(contract) → role → group → variables, and host_variables(contract)
                     → host → variables, where its roles need some (infra/capabilities/__init__.py)
+    doctor.py       LOOK: what it would meet on machines that somebody has (infra/ground/machine.py)
     resources.py    build(stack, spec, plan, opts): its resources of Pulumi's, where it has some
     commands.py     COMMAND, SUMMARY, add_arguments, run: its command, where it has one (infra/cli.py)
     tools           programs that no package brings, a line each (toolchain/setup.sh)

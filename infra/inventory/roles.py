@@ -100,3 +100,11 @@ def _name(value: Any, more: Any) -> Any:
         value = words or {"name": value}
     said = {**(more or {}), **(value or {})}
     return said.get("name", said.get("role"))
+
+
+@cache
+def platforms(role: str) -> frozenset[tuple[str, str]]:
+    """The systems that a role is written for, as its `meta/main.yml` says: (`debian`, `trixie`)."""
+    meta = YAML(typ="safe").load((ROOT / "roles" / role / "meta" / "main.yml").read_text())
+    known = meta["galaxy_info"]["platforms"]
+    return frozenset((one["name"].lower(), version) for one in known for version in one["versions"])

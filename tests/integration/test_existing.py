@@ -57,6 +57,14 @@ def test_with_the_right_keys_both_are_configured_and_proven(checkout: Checkout, 
     assert checkout.configured()[runs:] == [{"hall-control-1"}]
     assert checkout.changes() == {}
     assert containers(checkout.stack) == {}, "no node was made"
+    assert "it has another name" in printed, "of the machine that is new"
+    all_is_fine(checkout)
+
+
+def all_is_fine(checkout: Checkout) -> None:
+    """What stands there is ours, and in nobody's way."""
+    said = checkout.run("exec", "causeway", "doctor", checkout.stack)
+    assert "2 machines: 0 impossible, 0 in the way, 0 adopted, 2 fine" in said
 
 
 LETS_IN_AND_IS_SILENT = "/etc/ssh/sshd_config.d/00-silent.conf"
@@ -136,6 +144,7 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     declared["regions"][0]["provider"]["ssh_user"] = "admin"
     checkout.declare(declared | {"discovery": {"kind": "consul"}})
     assert "0 failed, 0 unreachable" in checkout.up()
+    all_is_fine(checkout)
     before = kept(checkout)
     assert {"consul-ca", "consul-ca.crt", "id_ed25519"} <= before.keys()
     trusted = machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem")

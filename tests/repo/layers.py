@@ -16,6 +16,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "plugins": ("infra.plugins",),
     "components": ("infra.components",),
     "providers": ("infra.providers",),
+    "doctor": ("infra.doctor",),
     "converge": ("infra.converge",),
     "drift": ("infra.drift",),
     "verify": ("infra.verify",),

@@ -108,6 +108,15 @@ def _gateway(name: str, contract: Contract) -> dict[str, Any]:
     return variables
 
 
+def gateway_ground(contract: Contract, host: str) -> dict[str, Any] | None:
+    """What a gateway's machine is asked before anything is changed there; None for one that is no gateway."""
+    if host not in _gateway_hosts(contract).hosts:
+        return None
+    said, own = _gateway(contract.region_of(host), contract), str(contract.hosts[host].address)
+    links = [link for link in said["wan_gateway_links"] if link["gateway"] == own]
+    return {"links": links, "shares": said["wan_gateway_vip"] != ""}
+
+
 def _gateways_reach(name: str, contract: Contract) -> list[str]:
     """The regions that gateways are to reach, or to call unreachable while no link leads there.
 

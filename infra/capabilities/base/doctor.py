@@ -1,0 +1,106 @@
+"""What `base` meets on a machine that somebody has: its name, /etc/hosts, its clock, place and language."""
+
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv4Address
+
+from infra.capabilities.base.section import BaseSection
+from infra.ground.contract import Contract
+from infra.ground.machine import Finding, Look, Machine, fine, in_the_way
+from infra.ground.names import some
+
+HOSTS, LOCALE, TIMESYNCD = "/etc/hosts", "/etc/default/locale", "/etc/systemd/timesyncd.conf"
+CHRONY = "/etc/chrony/chrony.conf"
+TIME_UNITS = {
+    "chrony.service": "chrony",
+    "systemd-timesyncd.service": "systemd-timesyncd",
+    "ntpsec.service": "ntpsec",
+    "ntp.service": "ntp",
+    "openntpd.service": "openntpd",
+}
+OWN_SERVERS = "name its servers in base_ntp_servers"
+CLOUD_HOSTS = "manage_etc_hosts: false in /etc/cloud/cloud.cfg.d/99-causeway.cfg"
+CLOUD_NAME = "preserve_hostname: true in /etc/cloud/cloud.cfg.d/99-causeway.cfg"
+
+
+def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
+    """Name, hosts file, time, place."""
+    yield from _name(host, machine)
+    yield from _hosts(contract, host, machine)
+    yield from _time(machine)
+    yield from _place(contract, host, machine)
+
+
+def _name(host: str, machine: Machine) -> Iterator[Finding]:
+    if machine.hostname == host:
+        yield fine("host name", host)
+        return
+    says = "it has another name, and role base gives it the one of the stack"
+    do = "see who knows it by its name: a directory, a scheduler, certificates"
+    yield in_the_way("host name", says, do, f"{machine.hostname or 'none'} → {host}")
+    if machine.keeps_name:
+        says = "cloud-init sets the host name back at every boot"
+        yield in_the_way("host name", says, CLOUD_NAME)
+
+
+def _hosts(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
+    """Whoever has written entries of their own there loses them."""
+    if machine.keeps_hosts:
+        says = f"cloud-init writes {HOSTS} at every boot"
+        yield in_the_way("hosts file", says, CLOUD_HOSTS)
+    if machine.files.get(HOSTS) == "ours":
+        yield fine("hosts file", "ours")
+        return
+    own = {one.ip for held in machine.interfaces.values() for one in held} | {contract.hosts[host].address}
+    foreign = [line for line in machine.lines.get(HOSTS, ()) if _is_somebodys(line, own, machine.hostname)]
+    if foreign:
+        says = f"{HOSTS} has entries of somebody's, and role base writes it anew"
+        yield in_the_way("hosts file", says, "name them in base_hosts_entries", some(foreign, 2))
+    else:
+        yield fine("hosts file", "says nothing that is not known")
+
+
+def _is_somebodys(line: str, own: set[IPv4Address], hostname: str) -> bool:
+    """Not the machine's own address and name, nor what every machine has."""
+    address, *names = line.split() or [""]
+    try:
+        known = IPv4Address(address)
+    except AddressValueError:
+        return ":" in address and not address.startswith(("::1", "fe00:", "ff0", "fe80:"))
+    local = known.is_loopback or known in own
+    mine = {"localhost", hostname}
+    return not (local and all(name.partition(".")[0] in mine or name in mine for name in names))
+
+
+def _time(machine: Machine) -> Iterator[Finding]:
+    """One service sets the clock: chrony, with the servers that the stack names."""
+    for unit, name in TIME_UNITS.items():
+        if not machine.runs(unit):
+            continue
+        if unit == "chrony.service":
+            if machine.files.get(CHRONY) == "package":
+                yield fine("time", "chrony, as its package brought it")
+        elif unit == "systemd-timesyncd.service" and machine.files.get(TIMESYNCD) in (None, "package"):
+            yield fine("time", "systemd-timesyncd as it came; chrony takes its place")
+        else:
+            yield in_the_way("time", f"{name} sets the clock, and chrony would take its place", OWN_SERVERS)
+
+
+def _place(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
+    place = contract.need(BaseSection).regions[contract.region_of(host)]
+    if machine.zone and machine.zone not in (place.timezone, place.timezone.removeprefix("Etc/")):
+        says = f"the time zone is {machine.zone}, and role base makes it {place.timezone}"
+        yield in_the_way("place", says, "timezone of the region says another one")
+    if machine.files.get(LOCALE) in ("theirs", "ansible"):
+        said = [line for line in machine.lines.get(LOCALE, ()) if line.startswith("LANG=")]
+        if said and said[0].strip("\"'") != f"LANG={place.locale}":
+            says = f"{said[0]} in {LOCALE}, and role base makes it {place.locale}"
+            yield in_the_way("place", says, "locale of the region says another one")
+
+
+LOOK = Look(
+    judge,
+    units=tuple(TIME_UNITS),
+    texts=(HOSTS, LOCALE, TIMESYNCD),
+    holders={"ssh": ("sshd", "systemd"), "ntp": ("chronyd", "ntpd", "systemd-timesyn")},
+    replaced={CHRONY: OWN_SERVERS},
+)

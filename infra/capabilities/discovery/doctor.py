@@ -1,0 +1,39 @@
+"""What the discovery meets on a machine that somebody has: another Consul, another resolver."""
+
+from collections.abc import Iterator
+
+from infra.ground.contract import Contract
+from infra.ground.machine import Finding, Look, Machine, adopted, fine, in_the_way
+
+UNIT = "consul.service"
+FOLDER = "/etc/consul.d"
+OURS = tuple(f"{FOLDER}/{name}.hcl" for name in ("consul", "secrets", "services"))
+REWRITE = ("NetworkManager", "dhclient", "dhcpcd", "resolvconf", "cloud-init")
+
+
+def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
+    """One agent on a machine, and names that end in .consul asked there."""
+    del contract, host
+    strange = [
+        path
+        for path, whose in machine.files.items()
+        if path.startswith(FOLDER) and path.endswith((".hcl", ".json")) and whose != "ours"
+    ]
+    if machine.runs(UNIT):
+        says = "a Consul agent runs here that is somebody's, and role consul would replace it"
+        yield in_the_way(
+            "Consul", says, "take it out of its datacenter, stop it, and move /etc/consul.d away"
+        )
+    elif others := [path for path in strange if path not in OURS]:
+        says = f"the agent would read settings of somebody's too ({others[0]})"
+        yield in_the_way("Consul", says, f"move them out of {FOLDER}")
+    else:
+        yield fine("Consul", "none of somebody's")
+    if machine.resolver in REWRITE:
+        says = f"{machine.resolver} writes /etc/resolv.conf, and takes out what role consul puts there"
+        yield in_the_way("resolver", says, "install systemd-resolved, or set consul_dns to none")
+    elif machine.resolver:
+        yield adopted("resolver", f"{machine.resolver} stays, and asks Consul for .consul")
+
+
+LOOK = Look(judge, units=(UNIT,), folders=(f"{FOLDER}/*.hcl", f"{FOLDER}/*.json"))

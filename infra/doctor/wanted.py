@@ -1,0 +1,87 @@
+"""What is asked of each machine: all that its roles would meet there, told from roles and capabilities."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from infra import capabilities
+from infra.doctor.sites import Question
+from infra.ground.contract import Contract
+from infra.ground.endpoint import Endpoint
+from infra.ground.machine import Look
+from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.writes import written_by
+
+COMMON_UNITS = (
+    "NetworkManager.service",
+    "systemd-networkd.service",
+    "networking.service",
+    "firewalld.service",
+)
+DISKS = ("/", "/var", "/var/log")
+
+
+def roles_of(contract: Contract) -> dict[str, tuple[str, ...]]:
+    """Host → the roles that it takes, in their order."""
+    found: dict[str, list[str]] = {host: [] for host in contract.hosts}
+    for role in role_order():
+        for host in role_hosts(contract, role):
+            found[host].append(role)
+    return {host: tuple(roles) for host, roles in found.items()}
+
+
+def requests_of(
+    contract: Contract,
+    hosts: tuple[str, ...],
+    endpoints: tuple[Endpoint, ...],
+    questions: Mapping[str, list[Question]],
+) -> dict[str, dict[str, Any]]:
+    """Host → what is asked of it."""
+    roles, ports = roles_of(contract), ports_of(contract, endpoints)
+    common = {roles[host]: _common(roles[host]) for host in hosts}
+    requests: dict[str, dict[str, Any]] = {}
+    for host in hosts:
+        programs = {
+            role: [program.file.read_text(), program.argument]
+            for look in looks_of(roles[host]).values()
+            for role, program in look.programs(contract, host).items()
+        }
+        requests[host] = {
+            **common[roles[host]],
+            "ports": [[protocol, first, last] for protocol, first, last, _ in ports[host]],
+            "programs": programs,
+            "sites": [[question.address, question.port] for question in questions.get(host, ())],
+        }
+    return requests
+
+
+def _common(roles: tuple[str, ...]) -> dict[str, Any]:
+    """What is asked of all machines with the same roles."""
+    looks = list(looks_of(roles).values())
+    return {
+        "files": sorted({path for role in roles for path in written_by(role).files}),
+        "texts": sorted({path for look in looks for path in look.texts}),
+        "folders": sorted({pattern for look in looks for pattern in look.folders}),
+        "units": sorted({*COMMON_UNITS, *(unit for look in looks for unit in look.units)}),
+        "disks": list(DISKS),
+    }
+
+
+def looks_of(roles: Iterable[str]) -> dict[str, Look]:
+    """Capability → what it looks for, of those whose roles these are."""
+    owners = capabilities.owners()
+    having = {owners[role] for role in roles}
+    return {name: look for name, look in capabilities.looks().items() if name in having}
+
+
+def ports_of(contract: Contract, endpoints: Iterable[Endpoint]) -> dict[str, list[tuple[str, int, int, str]]]:
+    """Host → protocol, first and last port, and name of what is to listen there.
+
+    Not what gateways have at the ends of links: their role's own look answers for that.
+    """
+    found: dict[str, list[tuple[str, int, int, str]]] = {host: [] for host in contract.hosts}
+    for one in (each for each in endpoints if each.network != "wan"):
+        protocols = [protocol for protocol in one.protocols if protocol in ("tcp", "udp")]
+        ranges = [(each, ports.first, ports.last, one.name) for ports in one.ports for each in protocols]
+        for host in contract.members(one.on):
+            found[host] += ranges
+    return found

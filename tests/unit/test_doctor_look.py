@@ -1,0 +1,133 @@
+"""What runs on a machine that somebody has: on this one, as far as it may be looked at by anybody."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from hashlib import md5
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.doctor import look, trip
+from infra.doctor.answer import read
+from infra.doctor.wanted import DISKS
+from infra.drift.assembly import packed_files, with_request
+
+ASKED: dict[str, Any] = {
+    **{"files": [], "texts": [], "folders": [], "units": [], "ports": [], "programs": {}, "sites": []},
+    "disks": list(DISKS),
+}
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    return {**ASKED, "seen": {"ours": set(), "brought": {}, "units": {}}, **changes}
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen()
+        yield one.getsockname()[1]
+
+
+def test_whose_a_file_is(tmp_path: Path) -> None:
+    texts = {
+        "record": "# somebody's", "named": "# Causeway: x\n", "ansible": "# Ansible managed\nx",
+        "brought": "as it came\n", "empty": "\n", "strange": "server x\n", "far": "a\n\n# causeway\n",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    request = asked()
+    request["seen"]["ours"] = {str(tmp_path / "record")}
+    digest = md5(texts["brought"].encode(), usedforsecurity=False).hexdigest()
+    request["seen"]["brought"] = {str(tmp_path / "brought"): digest}
+    assert {name: look.whose(request, str(tmp_path / name)) for name in texts} == {
+        "record": "ours", "named": "ours", "ansible": "ansible", "brought": "package", "empty": "package",
+        "strange": "theirs", "far": "theirs",
+    }  # fmt: skip
+    assert look.whose(request, str(tmp_path)) == "theirs"
+
+
+def test_folders_and_texts_are_read_and_nothing_is_made_of_comments(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("# a comment\n\n192.0.2.1   db  # theirs\n")
+    (tmp_path / "a.hcl").write_text("x = 1\n")
+    found = look.files(asked(texts=[str(tmp_path / "hosts")], folders=[f"{tmp_path}/*.hcl"]))
+    assert found["files"] == {str(tmp_path / "hosts"): "theirs", str(tmp_path / "a.hcl"): "theirs"}
+    assert found["lines"] == {str(tmp_path / "hosts"): ["192.0.2.1 db"]}
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_ours"),
+    [
+        *(("chrony.service", True), ("ceph-mon@a.service", True), ("vmagent.service", True)),
+        *(("consul.service", False), ("ceph-osd@0.service", False), ("", False)),
+    ],
+)
+def test_a_unit_is_ours_by_itself_or_by_a_file_of_it(unit: str, is_ours: bool) -> None:
+    request = asked()
+    request["seen"]["ours"] = {
+        "chrony.service",
+        "/etc/systemd/system/ceph-mon@.service.d/causeway.conf",
+        "/etc/systemd/system/vmagent.service",
+    }
+    assert look.is_our_unit(request, unit) is is_ours
+
+
+def test_a_port_is_found_with_who_has_it(listening: int) -> None:
+    found = look.ports(asked(ports=[["tcp", listening, listening], ["udp", listening, listening]]))
+    (one,) = found["listening"]
+    assert (one["protocol"], one["port"], one["ours"]) == ("tcp", listening, False)
+    assert one["program"] == Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+
+
+def test_a_refusal_is_a_way_that_is_open_and_silence_is_not(listening: int) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        refusing = free.getsockname()[1]
+    sites = [["127.0.0.1", listening], ["127.0.0.1", refusing], ["255.255.255.255", 9]]
+    assert look.sites(asked(sites=sites)) == {"closed": [2]}
+
+
+def test_a_topic_that_fails_or_hangs_is_named_and_the_rest_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(_request: dict[str, Any]) -> dict[str, Any]:
+        raise KeyError("x")
+
+    def hangs(_request: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(20)
+        return {}
+
+    topics = {"a": fails, "b": lambda _request: {"ufw": True}, "c": hangs, "d": fails}
+    monkeypatch.setattr(look, "TOPICS", topics)
+    found = look.answer_to(dict(ASKED), 0.5)
+    assert found["unseen"] == {"a": "KeyError: 'x'", "c": "it hangs"}
+    assert found["ufw"] is True
+
+
+def test_it_travels_as_one_file_and_writes_nothing(tmp_path: Path) -> None:
+    data = with_request(packed_files(trip.FILES), ASKED, 20)
+    done = subprocess.run(
+        ["sh", "-c", trip.COMMAND.replace(trip.PYTHON, sys.executable)],
+        input=data, capture_output=True, cwd=tmp_path, timeout=60, check=True,
+    )  # fmt: skip
+    machine = read(done.stdout)
+    assert machine.os_name
+    assert machine.memory_mib > 0
+    assert set(machine.disk_mib) == set(DISKS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_python_the_shell_answers() -> None:
+    done = subprocess.run(
+        ["sh", "-c", trip.COMMAND.replace(trip.PYTHON, "/nowhere/python3")],
+        input=b"", capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["python"] == ""
+    assert read(done.stdout).os_name
