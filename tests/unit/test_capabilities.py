@@ -86,7 +86,7 @@ def test_gateways_class_what_listens_by_what_its_owner_says(plan: Plan) -> None:
     wan = plan.of(WAN)
     assert wan
     section = wan.section
-    monitoring = ("9093", "9094", "9095", "9100", "9428", "9429")
+    monitoring = ("9093", "9094", "9095", "9100", "9283", "9428", "9429")
     assert section.ports["management"] == ("22", "123", "179", "3300", "6800-7300", *monitoring)
     assert section.ports["scheduler"] == ("8300", "8301", "8302", "8500-8503", "8600")
     assert section.ports["scavenger"] == ("9090",), "what a cut has left over may wait"
