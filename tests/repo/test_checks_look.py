@@ -15,8 +15,9 @@ ALTERING = (
     rf"(?<!unshare --net tc )\b(qdisc|class|filter) {DO}\b",
     r"\bsystemctl( -\S+)* (disable|edit|enable|freeze|isolate|kill|mask|reload|restart|stop|thaw|unmask)\b",
     r"(?<!\ba )\b(kill|killall|pkill|reboot|shutdown|poweroff|halt|telinit|init [0-6])\b",
-    r"\b(chattr|chgrp|chmod|chown|mount|umount|swapoff|swapon|modprobe|rmmod|insmod|setfacl|truncate|useradd)\b",
-    r"\b(apt|apt-get|dpkg|pip) (-\S+ )*(install|remove|purge|upgrade|-i)\b",
+    r"\b(chattr|chgrp|chmod|chown|mount|umount|swapoff|swapon|setfacl|truncate|useradd)\b",
+    r"\b(modprobe(?! --showconfig)|rmmod|insmod)\b",
+    r"\b(apt|apt-get|dpkg|pip) (?!--simulate )(-\S+ )*(install|remove|purge|upgrade|-i)\b",
     r"\b(iperf3?|netperf|hping3?|stress|stress-ng|fio|ping -f)\b",
     rf"\bnft (-f|{DO})|\bip6?tables(-\S+)? (-t \w+ )?-[ADFIPRX]\b",
     r"\b(sysctl (-\S+ )*\S+=|sysctl -w|hostnamectl set|timedatectl set|date (-s|--set)|ethtool -[A-Z]+)",
@@ -109,7 +110,8 @@ def test_what_alters_a_node_is_an_experiment_and_nothing_else_is(file: Path) -> 
         "ip route del 10.0.0.0/8", "ip -n x link set eth0 down", "tc qdisc del dev x root",
         'ip("netns", "add", name)',
         "systemctl kill -s STOP keeper", "systemctl --now stop chrony", "kill -9 1", "iperf3 -c 10.0.0.1",
-        "chmod 0600 /etc/x", "nft flush ruleset", "iptables -t nat -A POSTROUTING", "sysctl -w a=1", "reboot",
+        "chmod 0600 /etc/x", "modprobe x",
+        "nft flush ruleset", "iptables -t nat -A POSTROUTING", "sysctl -w a=1", "reboot",
         'open(path, "w")', "apt-get --yes install x", "mount -o remount,ro /", "sed -i s/a/b/ /etc/hosts",
     ],
 )  # fmt: skip
@@ -123,7 +125,8 @@ def test_what_alters_is_found(text: str) -> None:
         "ip -json route show default", "systemctl is-enabled a; systemctl show b",
         "tc -json class show dev eth0",
         "unshare --net tc qdisc add dev lo root htb", "findmnt --bytes /dev/shm", "ping -c 3 -i 0.2",
-        'open("/proc/uptime")', "it survives a reboot",
+        'open("/proc/uptime")', "it survives a reboot", "apt-get --simulate install x",
+        "modprobe --showconfig",
     ],
 )  # fmt: skip
 def test_what_looks_is_not(text: str) -> None:

@@ -34,14 +34,19 @@ Change = tuple[str, str]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The default stack, with a fabric in Tokyo and a tunnel between gateways."""
+    """The default stack, with a fabric, a GPU stack and NFS in Tokyo, and a tunnel between gateways."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
     for region in data["regions"]:
         region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
     tokyo = data["regions"][0]
     tokyo["fabric"] = {"kind": "rail_optimized", "radix": 64, "rails": 2, "link_gbps": 400}
-    next(pool for pool in tokyo["pools"] if pool["role"] == "gpu")["nics"] = 2
+    gpu = next(pool for pool in tokyo["pools"] if pool["role"] == "gpu")
+    gpu |= {"nics": 2, "gpu_stack": {"driver": "580.95.05", "cuda": "13.0"}, "scratch": {"path": "/scratch"}}
     data["wan_links"][0]["kind"] = "vpn"
+    tokyo["pools"].append({"name": "files", "role": "storage", "count": 1})
+    exports = [{"kind": "nfs", "name": "users", "quota_gib": 1}]
+    home = {"name": "home", "region": "tokyo", "kind": "nfs", "pools": ["files"], "backing": {"kind": "file"}}
+    data["storage"].append({**home, "exports": exports})
     return data
 
 
@@ -168,8 +173,10 @@ def test_one_node_more_runs_only_what_reads_others(contract: Contract) -> None:
 
     after = role_inputs(contract_of(more), {})
     assert len(after) == len(before) + 1
-    asked = {(CONTROL, "prometheus")}
-    assert changed(before, after) == on(before, "base") | asked, "base writes all names to /etc/hosts"
+    asked = {(CONTROL, "prometheus"), ("tokyo-files-0", "nfs_server")}
+    assert changed(before, after) == on(before, "base") | asked, (
+        "base writes all names to /etc/hosts, servers let clients in"
+    )
 
 
 @pytest.mark.usefixtures("checkout")

@@ -89,8 +89,20 @@ FABRIC: dict[str, Any] = {
                     },
                     "nics": 2, "nic_gbps": 400, "nic_names": ["eth1", "eth2"],
                 },
+                {"name": "disks", "role": "storage", "count": 1, "node_kind": "container"},
+                {"name": "files", "role": "storage", "count": 1, "node_kind": "container"},
             ],
         }
+    ],
+    "storage": [
+        {
+            "name": "trial", "region": "tokyo", "kind": "ceph", "pools": ["disks"],
+            "osd_backing": {"kind": "file", "size_gib": 4},
+        },
+        {
+            "name": "home", "region": "tokyo", "kind": "nfs", "pools": ["files"], "backing": {"kind": "file"},
+            "exports": [{"kind": "nfs", "name": "users", "quota_gib": 1}],
+        },
     ],
 }  # fmt: skip
 DECLARATIONS = {"machines": MACHINES, "fabric": FABRIC}

@@ -161,7 +161,7 @@ def test_the_kernel_has_the_drivers_modules(
     assert not host.file("/sys/module/nouveau").exists
     rendered_without(there, verdict, "the modules are built for this kernel")
     loaded = host.file("/sys/module/nvidia/version").content_string.strip()
-    assert loaded == expect.cuda_base_driver, f"{loaded} is loaded: reboot the node"
+    assert loaded == expect.cuda_base_driver, f"{loaded} is loaded until the node starts anew"
     if expect.cuda_base_subnet_manager:
         assert host.file("/sys/module/ib_umad").exists
 

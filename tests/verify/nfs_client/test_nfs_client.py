@@ -91,9 +91,9 @@ def _mounts(expect: Expect, verdict: VerdictRecorder) -> list[dict[str, Any]]:
     return found
 
 
-def write(host: Host, mount: dict[str, Any], most_mib: int) -> dict[str, Any]:
+def write(host: Host, mount: dict[str, Any], most_mib: int, name: str = "") -> dict[str, Any]:
     """Write that much, read it back, remove it; what was found, or refused (errno, words)."""
-    name = f".causeway-{uuid.uuid4().hex}"
+    name = name or f".causeway-{uuid.uuid4().hex}"
     words = (mount["server"], mount["path"], name, str(most_mib), str(GRACE_S))
     found: dict[str, Any] = ask(host, CLIENT, *words)
     return found
@@ -122,8 +122,15 @@ def test_no_more_than_there_is_room_for(
     smallest = min(limited, key=lambda mount: int(mount["size_bytes"]))
     if smallest["size_bytes"] > 256 * MIB:
         verdict.rendered("it would take too long to fill")
-    status, _ = write(host, smallest, smallest["size_bytes"] // MIB + 1)["refused"]
-    assert status == errno.ENOSPC
+    name = f".causeway-{uuid.uuid4().hex}"
+    url = f"nfs://{smallest['server']}{smallest['path']}/{name}?version=4"
+    large = f"truncate --size={smallest['size_bytes'] + MIB} /run/{name}"
+    try:
+        done = host.run(f"{large} && timeout 300 nfs-cp /run/{name} '{url}'")
+        assert "NOSPC" in done.stderr, done
+    finally:
+        host.run(f"rm --force /run/{name}")
+        write(host, smallest, 0, name)
     assert "refused" not in write(host, smallest, 1), "there is room again"
 
 
