@@ -81,10 +81,11 @@ def _in_container(process: Path) -> bool:
 
 
 def _remove_containers() -> list[str]:
-    """Those of molecule scenarios; nodes of stacks are swept with their stack."""
+    """Those of molecule scenarios; nodes of stacks are swept with their stack, and what was made by hand,
+    outside a run, is somebody's."""
     gone = []
     for record in _podman_ps(LABEL):
-        if is_dead(record["Labels"][LABEL]):
+        if (mark := record["Labels"][LABEL]) and is_dead(mark):
             subprocess.run(
                 ["podman", "rm", "--force", "--ignore", "--time=0", "--volumes", record["Id"]],
                 check=True, stdout=subprocess.DEVNULL, timeout=120,

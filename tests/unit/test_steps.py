@@ -377,3 +377,16 @@ def test_what_cannot_be_removed_stops_no_run_and_nobody_gets_its_place(
     assert [(tmp_path / str(number)).exists() for number in range(2)] == [True, False]
     with checkout._free_place() as number:
         assert number != 0
+
+
+def test_nodes_that_somebody_made_by_hand_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """molecule outside a run leaves the mark empty."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    marks = ("", leftovers.new_mark(), f"{dead.pid}.1")
+    records = [{"Id": mark, "Names": [mark], "Labels": {leftovers.LABEL: mark}} for mark in marks]
+    removed: list[str] = []
+    monkeypatch.setattr(leftovers, "_podman_ps", lambda _label: records)
+    monkeypatch.setattr(subprocess, "run", lambda argv, **_more: removed.append(argv[-1]))
+    leftovers._remove_containers()
+    assert removed == [f"{dead.pid}.1"]
