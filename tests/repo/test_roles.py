@@ -6,6 +6,7 @@ one capability alone is tried and verified by these.
 """
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ def readme_maker() -> ModuleType:
     return module
 
 
+@cache
 def load(path: Path) -> Any:
     return YAML(typ="safe", pure=True).load(path.read_text())
 
@@ -43,10 +45,17 @@ def spec_options(role: Path) -> dict[str, dict[str, Any]]:
     return dict(entry["options"])
 
 
-def served(role: Path) -> set[str]:
+@cache
+def served(role: Path) -> frozenset[str]:
     """The capabilities of the roles that a role is part of."""
     owners = capabilities.owners()
-    return {owners[name] for name in role_order() if role.name in roles_within(name)}
+    return frozenset(owners[name] for name in serving(role))
+
+
+@cache
+def serving(role: Path) -> frozenset[str]:
+    """The roles that a role is part of."""
+    return frozenset(name for name in role_order() if role.name in roles_within(name))
 
 
 def tried_by(role: Path, scenario: str) -> Path | None:
@@ -57,7 +66,7 @@ def tried_by(role: Path, scenario: str) -> Path | None:
     files = [
         other / "molecule" / scenario / "molecule.yml" for other in ROLES if served(other) == served(role)
     ]
-    wanted = {name for name in role_order() if role.name in roles_within(name)}
+    wanted = serving(role)
     return next((file for file in files if file.exists() and wanted & features(file)), None)
 
 
