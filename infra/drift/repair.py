@@ -12,7 +12,7 @@ from infra.drift.journal import Change, noted_changes
 from infra.drift.kinds import kind_of
 from infra.drift.manifest import Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
-from infra.drift.trip import login_fingerprint
+from infra.drift.trip import login_of
 from infra.errors import why
 
 
@@ -51,6 +51,11 @@ class Obstacles:
 
     undone: list[dict[str, Any]] = field(default_factory=list)
     """What somebody added that is no file: `what`, in words, and the `argv` that takes it away."""
+
+    @property
+    def takes_rights(self) -> bool:
+        """Whether anything of it may be what the repair itself comes in by."""
+        return bool(self.added_keys or self.added or self.undone)
 
     def undo(self, what: str, *argv: str) -> None:
         """Have a command take away what somebody added: with consent, or else it is named."""
@@ -129,13 +134,17 @@ def made_anew(manifest: Manifest, changes: Collection[Change]) -> Callable[[Diff
     return lambda found: (found.role, found.kind, found.key) in generated and set(found.found) == {"digest"}
 
 
-def keep_login(found: Obstacles, fingerprint: str) -> None:
-    """Leave the key that the repair itself logs in with where it is, also where it was not sealed."""
+def keep_login(found: Obstacles, user: str, fingerprint: str) -> None:
+    """Leave what the repair itself comes in by where it is, also where it was not sealed: its key, and what
+    lets a user who is not root become root, which may be any file of sudo's and any group."""
     kept = {
         path: [key for key in keys if fingerprint not in key.split()]
         for path, keys in found.added_keys.items()
     }
     found.added_keys = {path: keys for path, keys in kept.items() if keys}
+    if user != "root":
+        found.added = [path for path in found.added if "/sudoers" not in path]
+        found.undone = [command for command in found.undone if user not in command["argv"]]
 
 
 def plan(
@@ -165,8 +174,8 @@ def plan(
             except Exception as error:  # what a node once said may make no sense; the others are repaired
                 planned["unreachable"][report.host] = f"its repair cannot be planned: {why(error)}"
                 continue
-            if of_host.obstacles.added_keys:
-                keep_login(of_host.obstacles, login_fingerprint(stack, report.host))
+            if of_host.obstacles.takes_rights:
+                keep_login(of_host.obstacles, *login_of(stack, report.host))
             found = asdict(of_host)
             found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
             found["roles"] = [role for role in found["roles"] if role not in withheld]

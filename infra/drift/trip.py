@@ -149,11 +149,12 @@ async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:
     return None
 
 
-def login_fingerprint(stack: str, host: str) -> str:
-    """The fingerprint of the key that logs in to a host. CausewayError when the key cannot be read."""
+def login_of(stack: str, host: str) -> tuple[str, str]:
+    """The user that logs in to a host, and the key's fingerprint. CausewayError when it cannot be read."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     region = contract.regions[contract.region_of(host)]
-    return str(Trips(contract).key(region.ssh_private_key_file).get_fingerprint())
+    key = Trips(contract).key(region.ssh_private_key_file)
+    return region.ssh_user, str(key.get_fingerprint())
 
 
 async def execute(

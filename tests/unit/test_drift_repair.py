@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+import pytest
 
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.drift.looks import shown_key
@@ -258,5 +259,17 @@ def test_the_key_of_the_repair_itself_is_never_taken_out(tmp_path: Path) -> None
     keys = {name: asyncssh.read_private_key(tmp_path / name) for name in ("ours", "strangers")}
     ours, strangers = (shown_key(key.export_public_key().decode()) for key in keys.values())
     found = Obstacles(added_keys={"/root/a": [ours, strangers], "/root/b": [f"no-pty {ours}"]})
-    keep_login(found, str(keys["ours"].get_fingerprint()))
+    keep_login(found, "root", str(keys["ours"].get_fingerprint()))
     assert found.added_keys == {"/root/a": [strangers]}
+
+
+@pytest.mark.parametrize(("user", "kept"), [("root", False), ("ada", True)])
+def test_by_what_the_repairs_user_is_root_is_never_taken_away(user: str, kept: bool) -> None:
+    found = Obstacles(added=["/etc/sudoers.d/admins", "/etc/cron.d/evil"])
+    found.undo("ada in group sudo", "gpasswd", "--delete", "ada", "sudo")
+    found.undo("eve uid 1001", "usermod", "--expiredate", "1", "--shell", "/usr/sbin/nologin", "eve")
+    keep_login(found, user, "SHA256:x")
+    assert ("/etc/sudoers.d/admins" in found.added) is not kept
+    assert "/etc/cron.d/evil" in found.added
+    left = [command["argv"][-1] for command in found.undone]
+    assert left == (["eve"] if kept else ["sudo", "eve"])
