@@ -160,6 +160,8 @@ class Wanted:
                 self.set(name, "allow_ec_overwrites", "true")
         else:
             self.copies(found, pool["replicas"], pool["min_replicas"])
+        if found["pg_autoscale_mode"] != "off":
+            self.set(name, "pg_autoscale_mode", "off")
         if found["pg_num_target"] != pool["pg_num"]:
             self.set(name, "pg_num", str(pool["pg_num"]))
         if pool["application"] not in found["application_metadata"]:
