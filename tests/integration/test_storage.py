@@ -130,8 +130,8 @@ def test_an_object_that_one_node_puts_another_gets(checkout: Checkout) -> None:
     s3 = "s3cmd --config /etc/ceph/train.export.objects.s3"
     make = "head --bytes=2000000 /dev/urandom > /run/o; sha256sum < /run/o"
     wrote = checkout.on_node(WRITER, "sh", "-ec", make)
-    checkout.on_node(WRITER, "sh", "-ec", f"{s3} mb s3://b; {s3} put /run/o s3://b/o")
-    checkout.on_node(READER, "sh", "-ec", f"{s3} get --force s3://b/o /run/o")
+    checkout.on_node(WRITER, "sh", "-ec", f"{s3} mb s3://objects; {s3} put /run/o s3://objects/o")
+    checkout.on_node(READER, "sh", "-ec", f"{s3} get --force s3://objects/o /run/o")
     assert checkout.on_node(READER, "sh", "-ec", "sha256sum < /run/o") == wrote
 
 

@@ -17,6 +17,7 @@ ALTERING = (
     r"(?<!\ba )\b(kill|killall|pkill|reboot|shutdown|poweroff|halt|telinit|init [0-6])\b",
     r"\b(chattr|chgrp|chmod|chown|mount|umount|swapoff|swapon|setfacl|truncate|useradd)\b",
     r"\b(modprobe(?! --showconfig)|rmmod|insmod)\b",
+    r"\bfilled up\b",  # others of that room find none
     r"\b(apt|apt-get|dpkg|pip) (?!--simulate )(-\S+ )*(install|remove|purge|upgrade|-i)\b",
     r"\b(iperf3?|netperf|hping3?|stress|stress-ng|fio|ping -f)\b",
     rf"\bnft (-f|{DO})|\bip6?tables(-\S+)? (-t \w+ )?-[ADFIPRX]\b",
