@@ -94,7 +94,10 @@ def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
     known = all(entry.tasks for entry in part.entries if not entry.handler)
     if not known or any(entry.handler for entry in entries):
         return []
-    needed = {task for entry in entries for task in entry.tasks} | {task.task for task in part.uncovered}
+    # A directory that lacks a file of ours says no more than the file's own entry does.
+    single = [entry for entry in entries if not kind_of(entry.kind, entry.key).is_sum]
+    needed = {task for entry in single or entries for task in entry.tasks}
+    needed |= {task.task for task in part.uncovered}
     return sorted({task for entry in part.entries for task in entry.tasks} - needed)
 
 

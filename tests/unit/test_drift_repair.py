@@ -273,3 +273,26 @@ def test_by_what_the_repairs_user_is_root_is_never_taken_away(user: str, kept: b
     assert "/etc/cron.d/evil" in found.added
     left = [command["argv"][-1] for command in found.undone]
     assert left == (["eve"] if kept else ["sudo", "eve"])
+
+
+def test_a_file_that_is_gone_from_a_directory_runs_only_the_tasks_that_make_it() -> None:
+    """Others write there, too; the directory's own entry is governed by all of them."""
+    folder = Entry(
+        kind="listing",
+        key="/etc/consul.d",
+        task="Configure",
+        tasks=["Configure", "Install"],
+        want={"names": []},
+    )
+    files = [
+        Entry(kind="file", key=f"/etc/consul.d/{name}", task=task, tasks=[task], want={})
+        for name, task in (("a.hcl", "Configure"), ("a.pem", "Install"))
+    ]
+    part = RoleManifest(entries=[folder, *files])
+    report = HostReport("n", "r", "drift")
+    gone = Difference(
+        "consul", "Install", "file", "/etc/consul.d/a.pem", {"type": "file"}, {"type": "absent"}
+    )
+    lacks = Difference("consul", "Configure", "listing", folder.key, {"names": ["a.pem"]}, {"names": []})
+    report.roles["consul"] = RoleReport("drift", [gone, lacks])
+    assert host_plan(report, Manifest(host="n", roles={"consul": part})).settled == {"consul": ["Configure"]}
