@@ -199,3 +199,13 @@ def test_a_strangers_file_is_moved_away_and_a_changed_one_is_named_only() -> Non
 def test_a_member_that_somebody_added_is_named_with_its_command() -> None:
     plan = plan_for("group", "g", {"members": ["a"]}, {"members": ["a", "b"]})
     assert [command["argv"] for command in plan.obstacles.undone] == [["gpasswd", "--delete", "b", "g"]]
+
+
+def test_before_the_timer_has_asked_no_privileged_program_is_new_and_none_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after each boot, until the first answer."""
+    monkeypatch.setattr(slow, "ANSWERS", str(tmp_path))
+    node = look("scan")
+    node.want = {"setuid": ["/usr/bin/x 4755"]}
+    assert privilege.look_at_privilege(node, "root", {})["setuid"] == node.want["setuid"]
