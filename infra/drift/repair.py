@@ -10,7 +10,7 @@ from typing import Any
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport
 from infra.drift.journal import Change, noted_changes
 from infra.drift.kinds import kind_of
-from infra.drift.manifest import Manifest, RoleManifest, load_manifest
+from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest
 from infra.drift.scan import scan_stack
 from infra.drift.trip import login_of
 from infra.errors import why
@@ -94,11 +94,17 @@ def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
     known = all(entry.tasks for entry in part.entries if not entry.handler)
     if not known or any(entry.handler for entry in entries):
         return []
-    # A directory that lacks a file of ours says no more than the file's own entry does.
-    single = [entry for entry in entries if not kind_of(entry.kind, entry.key).is_sum]
-    needed = {task for entry in single or entries for task in entry.tasks}
+    needed = {task for entry in entries if not _told_by_others(entry, entries) for task in entry.tasks}
     needed |= {task.task for task in part.uncovered}
     return sorted({task for entry in part.entries for task in entry.tasks} - needed)
+
+
+def _told_by_others(entry: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether it is a directory that lacks a file of ours: the file's own entry says which tasks make it.
+
+    What a program says is another thing: for that, files may be written again that are as they were sealed.
+    """
+    return entry.kind == "listing" and any(other.key.startswith(f"{entry.key}/") for other in entries)
 
 
 def host_plan(report: HostReport, manifest: Manifest, changes: Collection[Change] = ()) -> HostPlan:

@@ -92,8 +92,18 @@ class Checkout:
         said, _ = process.communicate(timeout=PATIENCE_S)
         self.running.remove(process)
         print(said)
-        assert process.returncode == expect, f"ended with {process.returncode}, not {expect}:\n{said}"
+        if process.returncode != expect:
+            raise AssertionError(
+                f"ended with {process.returncode}, not {expect}:\n{said}\n{self._what_failed()}"
+            )
         return said
+
+    def _what_failed(self) -> str:
+        """What the journals of services that are down on nodes say: on another machine there is no second look."""
+        ask = "systemctl list-units --failed --plain --no-legend | cut -d' ' -f1 | while read unit; do " \
+            'echo "$(hostname): $unit"; journalctl --no-pager --lines 20 --unit "$unit"; done'  # fmt: skip
+        asked = [["podman", "exec", container, "sh", "-c", ask] for container in self.instances().values()]
+        return "".join(subprocess.run(argv, capture_output=True, text=True).stdout for argv in asked)
 
     def pulumi_of(self, process: "subprocess.Popen[str]") -> int:
         """The Pulumi CLI that a started `./run up` has come to."""

@@ -296,3 +296,18 @@ def test_a_file_that_is_gone_from_a_directory_runs_only_the_tasks_that_make_it()
     lacks = Difference("consul", "Configure", "listing", folder.key, {"names": ["a.pem"]}, {"names": []})
     report.roles["consul"] = RoleReport("drift", [gone, lacks])
     assert host_plan(report, Manifest(host="n", roles={"consul": part})).settled == {"consul": ["Configure"]}
+
+
+def test_tasks_that_a_program_reads_run_whatever_else_differs() -> None:
+    """For what it says, a file of the role is written again that is as it was sealed."""
+    entries = [
+        Entry(kind="effective", key="apt-config dump", task="Let apt", tasks=["Let apt"], want={"lines": []}),
+        Entry(kind="file", key="/etc/locale.conf", task="Set", tasks=["Set"], want={}),
+        Entry(kind="file", key="/etc/hosts", task="Write", tasks=["Write"], want={}),
+    ]
+    report = HostReport("n", "r", "drift")
+    says = Difference("base", "Let apt", "effective", "apt-config dump", {"lines": []}, {"lines": ["a"]})
+    gone = Difference("base", "Set", "file", "/etc/locale.conf", {"type": "file"}, {"type": "absent"})
+    report.roles["base"] = RoleReport("drift", [gone, says])
+    plan = host_plan(report, Manifest(host="n", roles={"base": RoleManifest(entries=entries)}))
+    assert plan.settled == {"base": ["Write"]}
