@@ -163,12 +163,14 @@ def plan(
     withheld: Collection[str] = (),
     *,
     repaired: bool = False,
+    spared: Mapping[str, Collection[str]] = {},
 ) -> dict[str, Any]:
     """Scan and plan; the hosts to repair, those that could not be scanned, and roles only `up` brings.
 
     `{"hosts": {host: HostPlan as a dict}, "roles": {host: [role to run]}, "unreachable": {host: why},
     "unsettled": {host: [line]}, "said": [line]}`. WITHHELD are roles that may not run. REPAIRED: the roles
-    have run, and nothing is sealed yet. CausewayError as scan_stack has it.
+    have run, and nothing is sealed yet; but for those SPARED, host → roles, of which nothing is said again.
+    CausewayError as scan_stack has it.
     """
     planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}}
     scanned = 0
@@ -185,6 +187,7 @@ def plan(
                 continue
             if of_host.obstacles.takes_rights:
                 keep_login(of_host.obstacles, *login_of(stack, report.host))
+            of_host.lines = without_roles(of_host.lines, spared.get(report.host, ()))
             found = asdict(of_host)
             found["obstacles"] = {what: items for what, items in found["obstacles"].items() if items}
             found["roles"] = [role for role in found["roles"] if role not in withheld]
@@ -195,6 +198,11 @@ def plan(
             planned["unsettled"][report.host] = [report.unsettled(role) for role in left]
     planned["said"] = list(in_words(scanned, planned))
     return planned
+
+
+def without_roles(lines: Iterable[str], roles: Collection[str]) -> list[str]:
+    """What is said of a host, without what is said of some roles: each line begins with its role."""
+    return [line for line in lines if line.partition(":")[0] not in roles]
 
 
 def in_words(scanned: int, planned: Mapping[str, Any]) -> Iterator[str]:

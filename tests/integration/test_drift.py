@@ -293,6 +293,33 @@ def test_nodes_that_cannot_be_repaired_are_named_and_stop_no_other(standing: Che
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
+def test_a_task_that_fails_twice_alike_is_not_tried_again(standing: Checkout) -> None:
+    """All nodes have the same in their way, one comes after the other: the third is spared that role alone."""
+    nodes = (NODE, OTHER, THIRD)
+    for node in nodes:
+        blocked = f"cp {LIMITS} /root/l && echo '# changed' >> /root/l && mount --bind /root/l {LIMITS}"
+        standing.on_node(node, "sh", "-c", blocked)
+        standing.on_node(node, "systemctl", "stop", "causeway-wan-routes")
+    one_by_one = ("-e", "repair_serial=1")
+    try:
+        text = standing.run(*repair(standing, *PROVEN, *one_by_one), expect=ANSIBLE_FAILED)
+        reports = scan(standing, expect=DRIFTED)
+    finally:
+        for node in nodes:
+            standing.on_node(node, "umount", LIMITS)
+    end = text.partition("PLAY RECAP")[2]
+    failed = set(re.findall(r"(\S+) was not repaired: base : ", end))
+    (spared,) = set(nodes) - failed
+    assert len(failed) == 2
+    assert re.search(r"the task base : .* failed on .* in the same way: .*Device or resource busy", end)
+    assert f"not tried on {spared}: the role base was left out there" in end
+    assert "still differs" not in text, "of what was left out nothing is said twice"
+    assert {role for role, *_ in found(reports[spared])} == {"base"}, "the other role came after it"
+    assert all({role for role, *_ in found(reports[node])} == {"base", "tcp_tuning"} for node in failed)
+    standing.run(*repair(standing, *PROVEN))
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
 def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -> None:
     for change in ("echo '# changed' >> /etc/hosts", f"rm {LIMITS}"):
         standing.on_node(NODE, "sh", "-c", change)

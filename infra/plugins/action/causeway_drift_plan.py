@@ -17,7 +17,8 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 # Here, not where it is used: Ansible loads this before it forks, so what it takes is spent once a repair.
-from infra.drift.repair import plan  # noqa: E402 - needs the path set above
+from infra.drift import waves  # noqa: E402 - needs the path set above
+from infra.drift.repair import plan  # noqa: E402 - likewise
 from infra.errors import CausewayError  # noqa: E402 - likewise
 
 DOCUMENTATION = """
@@ -66,6 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
                 wanted.get("roles") or (),
                 wanted.get("withheld") or (),
                 repaired=bool(wanted.get("repaired")),
+                spared=waves.current.spared,
             )
         except CausewayError as error:
             raise AnsibleActionFail(str(error)) from None

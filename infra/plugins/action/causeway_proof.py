@@ -18,7 +18,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 # Here, not where it is used: Ansible loads this before it forks, so what it takes is spent once a repair.
-from infra.drift import proof  # noqa: E402 - needs the path set above
+from infra.drift import proof, waves  # noqa: E402 - needs the path set above
 from infra.inventory.roles import role_order  # noqa: E402 - likewise
 from infra.verify.expectations import of_hosts  # noqa: E402 - likewise
 from infra.verify.verdicts import Check, VerificationResult  # noqa: E402 - likewise
@@ -65,8 +65,9 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         except ValueError:
             cause = said.strip() or "its process ended"
             raise AnsibleActionFail(f"no proof ({cause}): playbooks/verify.yml looks again") from None
-        found = VerificationResult(tuple(map(Check.of, checks)))
-        return result | {"failed_checks": found.failed, "report": found.report().splitlines()}
+        found = VerificationResult(tuple(check for check in map(Check.of, checks) if was_repaired(check)))
+        failed = found.failed and (bool(found.checks) or not checks)  # or else no role ran: a halt names it
+        return result | {"failed_checks": failed, "report": found.report().splitlines()}
 
     def _expectations(self, roles: Mapping[str, Collection[str]], task_vars: Mapping[str, Any]) -> str:
         """By the inventory that Ansible has read already, and the variables that the roles get."""
@@ -74,3 +75,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         inventory, variables = managers._inventory, managers._variable_manager
         hosts = [inventory.get_host(name) for name in roles]
         return of_hosts(hosts, inventory, variables, self._loader).only(roles).dump()
+
+
+def was_repaired(check: Check) -> bool:
+    """Whether a check is of a role that ran: one that was left out of this repair is named by that."""
+    return check.role not in waves.current.spared.get(check.host, ())

@@ -1,6 +1,7 @@
 """Ansible's linear strategy on Mitogen's connections, without the tasks that a repair need not run.
 
-A node that cannot be repaired does not end the repair of the others, as infra.drift.waves has it.
+A node that cannot be repaired does not end the repair of the others, and a task that fails twice alike is
+left out where it is still ahead, as infra.drift.waves has it.
 
 Ansible starts a Python on the node for every task and compiles its module anew; Mitogen keeps one for a whole
 run. `ANSIBLE_STRATEGY=linear` is Ansible's own, in which a repair runs whole roles and ends with the first
@@ -10,11 +11,12 @@ wave of which every node fails; where Mitogen is not installed, tasks run as the
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from ansible import constants as C  # noqa: N812 - as all of Ansible calls it
 from ansible.errors import AnsibleConnectionFailure
 from ansible.playbook.handler import Handler
 from ansible.plugins.strategy.linear import StrategyModule as Linear
@@ -58,6 +60,7 @@ else:
 
 UNDER_REPAIR = "causeway_repair"
 """A variable of every host that playbooks/repair.yml repairs."""
+PREPARES = ("causeway_drift_prepare",)
 
 
 class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have no types
@@ -79,22 +82,32 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
         return int(result or (self._tqm.RUN_FAILED_HOSTS if waves.current.aside else self._tqm.RUN_OK))
 
     def _run_wave(self, iterator: Any, play_context: Any, hosts: list[Any]) -> int:
-        for host in hosts:
-            if host.name in waves.current.aside:
-                iterator.mark_host_failed(host)
-        ran = [host.name for host in hosts if host.name not in waves.current.aside]
+        play = iterator._play
+        self._spare(iterator, hosts)
+        left_out = {host.name for host in hosts} & {*iterator.get_failed_hosts()}
         result = int(super().run(iterator, play_context))
-        lost = {*iterator.get_failed_hosts(), *self._tqm._unreachable_hosts}
-        failed = [name for name in ran if name in lost]
-        if not iterator._play.serial:  # the end of a repair, whose tasks name the hosts that fail in it
+        lost = {*iterator.get_failed_hosts(), *self._tqm._unreachable_hosts} - left_out
+        failed = [host.name for host in hosts if host.name in lost]
+        if play.serial:
+            waves.current.ended(play.get_name(), role_of(play), self._stopped(failed))
+        else:  # the end of a repair, whose tasks name the hosts that fail in it
             waves.current.aside |= dict.fromkeys(failed)
-        elif not waves.current.ended(iterator._play.get_name(), ran, self._stopped(failed)):
-            return result  # every host of the wave has failed: Ansible ends here
         for host in hosts:
             iterator.clear_host_errors(host)
             self._tqm._failed_hosts.pop(host.name, None)
             self._tqm._unreachable_hosts.pop(host.name, None)
         return result
+
+    def _spare(self, iterator: Any, hosts: list[Any]) -> None:
+        """Leave out of a wave who was set aside, and who would come to a task that is stopped."""
+        for host in hosts:
+            halts = waves.current.halts(iterator._play.get_name())
+            if host.name not in waves.current.aside:
+                halt = next((halt for halt in halts if has_ahead(host, halt.stop, iterator)), None)
+                if halt is None:
+                    continue
+                waves.current.spare(host.name, halt)
+            iterator.mark_host_failed(host)
 
     def _stopped(self, failed: list[str]) -> dict[str, waves.Stop]:
         """Where hosts failed. A `run_once` task fails on one of them for all."""
@@ -108,7 +121,7 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
         for result in results:
             if result.is_failed() or result.is_unreachable():
                 said = failure_message(result.as_callback_task_result().result)  # without what is `no_log`
-                stop = waves.Stop(result.task.get_name(), said, result.is_unreachable())
+                stop = waves.Stop(result.task.get_name(), said, result.is_unreachable(), result.task)
                 self._stops[result.host.name] = stop
         return results
 
@@ -130,3 +143,40 @@ def is_settled(host: Any, task: Any) -> bool:
         return False
     role = owner_of(task)
     return role is not None and task.name in settled.get(role_name(role), ())
+
+
+def role_of(play: Any) -> str:
+    """The role that a play of playbooks/roles.yml is there for; empty for any other play."""
+    return str(play.vars.get("causeway_role", ""))
+
+
+def has_ahead(host: Any, stop: waves.Stop, iterator: Any) -> bool:
+    """Whether a host that begins a play would come to the task in which others failed."""
+    task = stop.ansibles
+    if isinstance(task, Handler):
+        return any(may_notify(each, task) and not is_settled(host, each) for each in iterator.all_tasks)
+    if task.action in PREPARES:  # one task, that does on every host what is in the way there
+        obstacles = host.vars[UNDER_REPAIR].get("obstacles", {})
+        return any(f"{path}'" in stop.message for path in paths_of(obstacles))  # as an OSError names it
+    return not is_settled(host, task)
+
+
+def may_notify(task: Any, handler: Handler) -> bool:
+    """Whether a task may have a handler run; what includes others when it runs may always."""
+    notified = task.notify or ()
+    if isinstance(notified, str):  # as it was written: Ansible makes a list of it when it runs the task
+        notified = [name.strip() for name in notified.split(",")]
+    listens = [handler.listen] if isinstance(handler.listen, str) else handler.listen or ()
+    names = {handler.name, handler.get_name(), *listens}
+    return task.action in C._ACTION_ALL_INCLUDES or any("{{" in name or name in names for name in notified)
+
+
+def paths_of(value: Any) -> Iterator[str]:
+    """Every path in what is in the way of a host."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        for each in value:
+            yield from paths_of(each)
+    elif isinstance(value, str) and value.startswith("/"):
+        yield value
