@@ -4,7 +4,7 @@ import os
 import shlex
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -86,3 +86,25 @@ def begun(work: Callable[[], T]) -> Future[T]:
 
     threading.Thread(target=go, daemon=True).start()
     return future
+
+
+def descendants(root: int) -> list[int]:
+    """The PIDs of all processes below `root`, parents before children."""
+    children: dict[int, list[int]] = {}
+    for pid, parent, _command in processes():
+        children.setdefault(parent, []).append(pid)
+    found = list(children.get(root, []))
+    for pid in found:
+        found.extend(children.get(pid, []))
+    return found
+
+
+def processes() -> Iterator[tuple[int, int, str]]:
+    """(PID, parent's PID, command) of every process that can be seen."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = stat.read_text()
+        except OSError:  # it ended while we looked
+            continue
+        command, _, fields = text.partition("(")[2].rpartition(")")
+        yield int(stat.parent.name), int(fields.split()[1]), command

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -24,6 +24,7 @@ import pulumi
 from pulumi import dynamic
 
 from infra.errors import CausewayError
+from infra.process import descendants, processes
 
 Properties = Mapping[str, Any]
 """A resource's properties as Pulumi keeps them: JSON values under the names of inputs and outputs."""
@@ -233,7 +234,7 @@ def _die_with_engine() -> None:
 
 def _engine_pid() -> int | None:
     """The nearest ancestor that is a `pulumi`; a shell may stand between it and us."""
-    parents = {pid: (parent, command) for pid, parent, command in _processes()}
+    parents = {pid: (parent, command) for pid, parent, command in processes()}
     pid = os.getpid()
     while pid in parents:
         pid, command = parents[pid][0], parents.get(parents[pid][0], (0, ""))[1]
@@ -267,25 +268,3 @@ def _idle_providers() -> list[int]:
             if ":" in sys.argv[-1] and words[-1] == sys.argv[-1] and int(process.name) != os.getpid():
                 found.append(int(process.name))
     return found
-
-
-def descendants(root: int) -> list[int]:
-    """The PIDs of all processes below `root`, parents before children."""
-    children: dict[int, list[int]] = {}
-    for pid, parent, _command in _processes():
-        children.setdefault(parent, []).append(pid)
-    found = list(children.get(root, []))
-    for pid in found:
-        found.extend(children.get(pid, []))
-    return found
-
-
-def _processes() -> Iterator[tuple[int, int, str]]:
-    """(PID, parent's PID, command) of every process that can be seen."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except OSError:  # it ended while we looked
-            continue
-        command, _, fields = text.partition("(")[2].rpartition(")")
-        yield int(stat.parent.name), int(fields.split()[1]), command

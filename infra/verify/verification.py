@@ -9,11 +9,12 @@ import argparse
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +34,8 @@ END_LIMIT_S = 60
 PARENT_LOOK_S = 1
 """For a process that is told to look at nothing, and may be collecting still."""
 CONNECTIONS_AT_ONCE = 32
+ANSWER_LIMIT_S = 3 * CONNECT_TIMEOUT_S
+"""For a login and the cheapest command: a busy node takes its time, one that hangs takes all of it."""
 Progress = Callable[[str], None]
 
 
@@ -151,8 +154,9 @@ class Checking:
         self._folder = tempfile.TemporaryDirectory(prefix="causeway-verify-")
         self._ssh_config = Path(self._folder.name) / "ssh_config"
         self._processes: list[CheckProcess] = []
-        self._problems: dict[str, str | None] = {}
-        """Host → why it does not answer, or None."""
+        self._connecting = ThreadPoolExecutor(CONNECTIONS_AT_ONCE)
+        self._problems: dict[str, Future[str | None]] = {}
+        """Host → why it does not answer, or None, once that is known."""
 
     def __enter__(self) -> "Checking":
         """Open a connection to every host, while pytest starts and collects."""
@@ -162,17 +166,24 @@ class Checking:
         (folder / "expectations.json").write_text(self.expectations.dump())
         parts = _parts([host for host in hosts if host.features])
         self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]
-        with ThreadPoolExecutor(CONNECTIONS_AT_ONCE) as pool:
-            problems = pool.map(lambda host: _connect(host, self._ssh_config), hosts)
-            self._problems = dict(zip((host.host for host in hosts), problems, strict=True))
+        self._problems = {
+            host.host: self._connecting.submit(_connect, host, self._ssh_config) for host in hosts
+        }
         return self
 
     def __exit__(self, *_error: object) -> None:
         """End the processes that wait still, close the connections."""
         for process in self._processes:
             process.end()
+        self._connecting.shutdown(cancel_futures=True)
         for host in self.expectations.hosts:
-            if host.connection == "ssh" and self._problems.get(host.host, "") is None:
+            connected = self._problems.get(host.host)
+            if (
+                host.connection == "ssh"
+                and connected
+                and not connected.cancelled()
+                and not connected.result()
+            ):
                 with suppress(subprocess.TimeoutExpired):  # it ends by itself after ControlPersist
                     _ssh(self._ssh_config, "-O", "exit", host.host)
         self._folder.cleanup()
@@ -180,25 +191,27 @@ class Checking:
     def look(
         self, hosts: Collection[str] | None = None, on_progress: Progress = lambda _: None
     ) -> VerificationResult:
-        """Run the checks on some hosts, or on all; once."""
+        """Run the checks on some hosts, or on all; once. Each begins when it answers, whoever else does."""
         wanted = [host for host in self.expectations.hosts if hosts is None or host.host in hosts]
-        problems = {host.host: self._problems[host.host] for host in wanted}
-        checks = [
-            Check(name, "", "", Verdict.UNREACHABLE, problem)
-            for name, problem in problems.items()
-            if problem is not None
-        ]
-        answering = [host.host for host in wanted if problems[host.host] is None and host.features]
+        names = {self._problems[host.host]: host.host for host in wanted}
+        process_of = {host.host: process for process in self._processes for host in process.hosts}
+        checks, answering = [], set()
+        for connected in as_completed(names):
+            if problem := connected.result():
+                checks.append(Check(names[connected], "", "", Verdict.UNREACHABLE, problem))
+            elif process := process_of.get(names[connected]):
+                process.tell(names[connected])
+                answering.add(names[connected])
         on_progress(f"verification: {len(answering)} of {len(wanted)} hosts answer")
         done = 0
         with ThreadPoolExecutor(max(len(self._processes), 1)) as pool:
-            for number, found in pool.map(lambda process: process.look(answering), self._processes):
+            for number, found in pool.map(CheckProcess.checks, self._processes):
                 checks += found
                 done += number
                 on_progress(f"verification: {done} of {len(answering)} hosts looked at")
         order = {host.host: number for number, host in enumerate(wanted)}
-        found = tuple(sorted(checks, key=lambda check: order[check.host]))
-        return VerificationResult(found, datetime.now(UTC))
+        in_order = tuple(sorted(checks, key=lambda check: order[check.host]))
+        return VerificationResult(in_order, datetime.now(UTC))
 
 
 def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -209,7 +222,7 @@ def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
         text=True,
         errors="replace",
         check=False,
-        timeout=6 * CONNECT_TIMEOUT_S,
+        timeout=ANSWER_LIMIT_S,
     )
 
 
@@ -221,7 +234,12 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
         else:
             command = ["podman", "exec", host.address, "true"]
             done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", check=False, timeout=60
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                check=False,
+                timeout=ANSWER_LIMIT_S,
             )
     except subprocess.TimeoutExpired as error:
         return f"no answer within {error.timeout:g} s"
@@ -238,7 +256,10 @@ def _parts(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
 
 
 class CheckProcess:
-    """One pytest process over some hosts, each with its roles' checks: it collects, then waits to be told."""
+    """One pytest process over some hosts, each with its roles' checks: it collects, then waits to be told.
+
+    Of every host it makes a process of its own (tests/verify/side_by_side.py).
+    """
 
     def __init__(self, hosts: Sequence[Expectation], folder: Path, number: int) -> None:
         self.hosts = hosts
@@ -267,42 +288,57 @@ class CheckProcess:
             text=True,
             errors="replace",
             pass_fds=(told,),
+            process_group=0,  # to be ended with all of its own
         )
         os.close(told)
         self._tell = os.fdopen(tell, "w")
+        self._told: list[Expectation] = []
 
-    def look(self, names: Collection[str]) -> tuple[int, list[Check]]:
-        """Run the checks on those of its hosts that are named: how many these are, and the checks."""
-        hosts = [host for host in self.hosts if host.host in names]
-        limit_s = HOST_TIMEOUT_S * len(hosts)
+    def tell(self, name: str) -> None:
+        """Have it look at one of its hosts."""
+        self._told += [host for host in self.hosts if host.host == name]
+        with suppress(BrokenPipeError):  # it may have ended already: what it said tells why
+            print(json.dumps(name), file=self._tell, flush=True)
+
+    def checks(self) -> tuple[int, list[Check]]:
+        """How many hosts it was told, and what it found on them, once it is through."""
+        limit_s = HOST_TIMEOUT_S * len(self._told)
         problem = f"no answer within {limit_s} s"
-        if hosts:
+        self._let_go()
+        if self._told:
             try:
-                problem = "pytest ran no check: " + self._run(hosts, limit_s)[-500:]
+                said = self._process.communicate(timeout=limit_s)[0].strip()
+                problem = "pytest ran no check: " + said[-500:]
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                self._kill()
         checks = list(_read_checks(self._results))
+        looked_at = {(check.host, check.role) for check in checks}
         missing = [
             Check(host.host, feature, "", Verdict.FAILED, problem)
-            for host in hosts
+            for host in self._told
             for feature in host.features
-            if not any(check.host == host.host and check.role == feature for check in checks)
+            if not looked_at & {(host.host, feature), (host.host, "")}
         ]
-        return len(hosts), checks + missing
+        return len(self._told), checks + missing
 
-    def _run(self, hosts: Sequence[Expectation], limit_s: float) -> str:
-        with suppress(BrokenPipeError):  # it may have ended already: what it said tells why
-            print(json.dumps([host.host for host in hosts]), file=self._tell, flush=True)
-        return self._process.communicate(timeout=limit_s)[0].strip()
+    def _let_go(self) -> None:
+        """It is told of no further host."""
+        with suppress(BrokenPipeError):
+            self._tell.close()
+
+    def _kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """Let the process go: one that was told nothing runs no check."""
-        with suppress(BrokenPipeError):
-            self._tell.close()
+        self._let_go()
+        if self._told and self._process.poll() is None:  # nobody waits for what it finds any more
+            self._kill()
         try:
             self._process.communicate(timeout=END_LIMIT_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._kill()
             self._process.communicate()  # deadline: it was killed
 
 

@@ -24,7 +24,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from infra.errors import CausewayError
-from infra.providers.lifecycle import descendants
+from infra.process import descendants
 from infra.providers.local import names, netns, sweep, wan
 from infra.pulumi_cli import without_salt
 

@@ -294,7 +294,7 @@ def test_nodes_that_cannot_be_repaired_are_named_and_stop_no_other(standing: Che
 
 
 def test_a_task_that_fails_twice_alike_is_not_tried_again(standing: Checkout) -> None:
-    """All nodes have the same in their way, one comes after the other: the third is spared that role alone."""
+    """All nodes have the same in their way, and come one by one: the third is spared that role alone."""
     nodes = (NODE, OTHER, THIRD)
     for node in nodes:
         blocked = f"cp {LIMITS} /root/l && echo '# changed' >> /root/l && mount --bind /root/l {LIMITS}"

@@ -132,6 +132,31 @@ def test_ansibles_own_commands_work_on_the_stack(checkout: Checkout) -> None:
 
 
 @pytest.mark.usefixtures("standing")
+def test_a_daemon_that_hangs_is_named_and_the_verification_ends(checkout: Checkout) -> None:
+    """It is stopped by a signal: systemd says active, and whoever asks it waits."""
+    hung = "tokyo-gpu-0"
+    verification = [
+        "python",
+        "-m",
+        "infra.verify.verification",
+        "--inventory",
+        f"inventories/{checkout.stack}",
+    ]
+    checkout.on_node(hung, "systemctl", "kill", "--signal=STOP", "chrony.service")
+    try:
+        text = checkout.run("exec", *verification, "--json", expect=1)
+    finally:
+        checkout.on_node(hung, "systemctl", "kill", "--signal=CONT", "chrony.service")
+    checks = json.loads(text[text.index("{") :])["checks"]
+    bad = [check for check in checks if check["verdict"] in ("failed", "unreachable")]
+    assert {check["host"] for check in bad} == {hung}
+    assert {"chrony answers", "chrony asks the declared servers"} <= {check["name"] for check in bad}
+    assert any("hung: not done within" in check["message"] for check in bad), "chronyc waits for 7 s"
+    proven = {(c["host"], c["role"]) for c in checks if c["verdict"] == "effective"}
+    assert {(host, "base") for host in checkout.instances()} <= proven, "also what else there is on that node"
+
+
+@pytest.mark.usefixtures("standing")
 def test_a_pool_grows_by_one_node_and_the_others_stay(checkout: Checkout) -> None:
     before = checkout.instances()
     grown = changed(two_regions(checkout), 0, timezone="Asia/Seoul")

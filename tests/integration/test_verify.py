@@ -125,7 +125,9 @@ def looked_at(folder: Path, experiments: bool) -> dict[str, Verdict]:
     (folder / "ssh_config").write_text(f"Host n1\n  HostName 127.0.0.1\n  Port {CLOSED_PORT}\n")
     (folder / "expectations.json").write_text(expected.dump())
     hosts = [host for host in expected.hosts if host.features]
-    _, checks = CheckProcess(hosts, folder, 0).look(["n1"])
+    process = CheckProcess(hosts, folder, 0)
+    process.tell("n1")
+    _, checks = process.checks()
     return {found.name: found.verdict for found in checks}
 
 

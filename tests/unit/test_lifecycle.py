@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
+from infra.process import descendants
 from infra.providers.lifecycle import (
     DRIFT,
     ENSURED,
@@ -29,7 +30,6 @@ from infra.providers.lifecycle import (
     Lifecycle,
     Observed,
     Properties,
-    descendants,
 )
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,6 +9,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask, run_anew
 
+pytestmark = pytest.mark.deadline(120)
+
 UNIT = "causeway-acceptance"
 PROGRAM = "/usr/local/sbin/causeway-acceptance"
 STAY = ("none", "watch")

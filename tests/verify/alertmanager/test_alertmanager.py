@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.monitoring import answer, refuses_strangers
@@ -11,6 +12,7 @@ from tests.verify.support import Expect
 SERVICE = "prometheus-alertmanager"
 PATIENCE_S = 60
 """Members find each other and settle within half a minute."""
+pytestmark = pytest.mark.deadline(2 * PATIENCE_S + 20)
 
 
 def test_no_answer_without_a_certificate(host: Host, expect: Expect) -> None:

@@ -2,6 +2,7 @@
 
 import ipaddress
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
@@ -52,6 +53,7 @@ def test_chrony_asks_the_declared_servers(host: Host, expect: Expect) -> None:
     assert declared <= asked, f"asks {sorted(asked)}"
 
 
+@pytest.mark.deadline(60)
 def test_the_regions_time_servers_answer(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     if not expect.base_ntp_region_servers:
         verdict.not_declared("the region has no time server of its own")
@@ -62,6 +64,7 @@ def test_the_regions_time_servers_answer(host: Host, expect: Expect, verdict: Ve
     assert answers == dict.fromkeys(expect.base_ntp_region_servers, True)
 
 
+@pytest.mark.deadline(SYNCHRONISED_WITHIN_S + 20)
 def test_the_clock_is_steered(
     host: Host, expect: Expect, in_container: bool, verdict: VerdictRecorder
 ) -> None:

@@ -9,6 +9,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask, knock, run_anew
 
 PATIENCE_S = 90
 """A daemon that was just started again has to be seen by the others."""
+pytestmark = pytest.mark.deadline(PATIENCE_S + 40)
 
 COMMAND = """
 import json, sys, time

@@ -8,6 +8,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder
 
+pytestmark = pytest.mark.deadline(300)
+
 FULL = "Disk quota exceeded"
 MOUNTED = "for i in $(seq 60); do mountpoint --quiet %s && exit; sleep 1; done; exit 1"
 

@@ -12,6 +12,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 ROOT_TOKEN = "/etc/consul.d/root.token"  # noqa: S105 - a path
 SETTLING_S = 30
 """How long a node may take to be seen by all others."""
+pytestmark = pytest.mark.deadline(4 * SETTLING_S)
 
 # What the agent answers to METHOD PATH, with the token of a file or with none; asked until it is what a
 # Python expression over status and body wants, or time is up.

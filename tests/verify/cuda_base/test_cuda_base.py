@@ -9,6 +9,8 @@ from testinfra.host import Host
 from infra.capabilities.gpu import reported
 from tests.verify.support import Expect, VerdictRecorder, ask
 
+pytestmark = pytest.mark.deadline(60)
+
 NO_GPU = "no GPU here"
 COUNT = (
     "for device in /sys/bus/pci/devices/*; do "

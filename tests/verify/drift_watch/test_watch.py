@@ -9,6 +9,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, run_anew
 
+pytestmark = pytest.mark.deadline(60)
+
 MANIFEST = "/var/lib/causeway/manifest.json"
 TIMER = "causeway-drift-watch.timer"
 SERVICE = "causeway-drift-watch.service"

@@ -4,6 +4,7 @@ import re
 import time
 import uuid
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, run_anew
@@ -12,6 +13,7 @@ UNIT = "causeway-log-shipper"
 DATA = "/var/lib/causeway-log-shipper"
 PATIENCE_S = 60
 """Lines are collected for a second; the rest is a busy node, and a store that has just been restarted."""
+pytestmark = pytest.mark.deadline(PATIENCE_S + 20)
 
 
 def counts(host: Host) -> dict[str, float]:

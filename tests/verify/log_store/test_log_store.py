@@ -12,6 +12,7 @@ SHIPPER = "/etc/causeway-logs/shipper"
 STORE = "/etc/causeway-logs/store"
 PATIENCE_S = 60
 """The shipper collects for a second, the store shows a line after another; the rest is a busy node."""
+pytestmark = pytest.mark.deadline(PATIENCE_S + 20)
 
 FIND = """
 import json, sys, time, urllib.parse, urllib.request

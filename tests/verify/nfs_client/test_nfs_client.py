@@ -11,6 +11,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 
 GRACE_S = 120
 """A server that was just started serves nobody new for a while."""
+pytestmark = pytest.mark.deadline(2 * GRACE_S)
 MIB = 1 << 20
 NOBODY = 65534
 # By libnfs (16 of its functions, https://github.com/sahlberg/libnfs, version 5), so that no kernel is needed.

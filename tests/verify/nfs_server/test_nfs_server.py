@@ -7,6 +7,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
 
+pytestmark = pytest.mark.deadline(60)
+
 GANESHA = "nfs-ganesha.service"
 # By hand, for a server has no client's programs: one COMPOUND of PUTROOTFH and a LOOKUP for each part of the
 # path (RFC 7530, sections 15.2, 16.21 and 16.13); the answer's status is that of the last one.

@@ -4,9 +4,12 @@ The unit is that of the role's own test (roles/pki/molecule/user): on real nodes
 include this one look at theirs.
 """
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
+
+pytestmark = pytest.mark.deadline(40)
 
 FOLDER = "/etc/pki-user"
 

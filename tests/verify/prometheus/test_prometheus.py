@@ -16,6 +16,7 @@ PATIENCE_S = 90
 after one more, and a connection to another region may take its time."""
 SIGNAL_S = 150
 """A sign of life leaves every half a minute; the first one goes through a rule, a group and a repetition."""
+pytestmark = pytest.mark.deadline(SIGNAL_S + 20)
 
 
 def ask(host: Host, expect: Expect, path: str, wanted: str = "", patience_s: float = PATIENCE_S) -> Any:

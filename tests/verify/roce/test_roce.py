@@ -8,6 +8,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
 
+pytestmark = pytest.mark.deadline(60)
+
 PROGRAM = "/usr/local/sbin/causeway-roce"
 IP_AND_ICMP_BYTES = 28
 

@@ -8,6 +8,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, ask, run_anew
 
+pytestmark = pytest.mark.deadline(60)
+
 UNIT = "causeway-scratch"
 
 OLD = """

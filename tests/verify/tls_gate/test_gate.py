@@ -9,6 +9,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, knock
 
+pytestmark = pytest.mark.deadline(40)
+
 FOLDER = "/etc/gate-user"
 
 

@@ -8,6 +8,8 @@ from testinfra.host import Host
 from tests.verify.support import Expect, VerdictRecorder, run_anew
 from tests.verify.wan_gateway.links import own_links
 
+pytestmark = pytest.mark.deadline(60)
+
 PROBE = "causeway-wan-probe.service"
 TIMER = "causeway-wan-probe.timer"
 LONGER, SLACK_MS = 1.5, 25

@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder
@@ -10,6 +11,7 @@ from tests.verify.wan_gateway.links import inner, link_device, own_links, some_a
 
 SETTLED_WITHIN_S = 30.0
 """The other ends may have been configured a moment ago."""
+pytestmark = pytest.mark.deadline(SETTLED_WITHIN_S + 20)
 
 
 def test_neighbours_at_the_other_ends(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:

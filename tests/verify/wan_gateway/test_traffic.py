@@ -10,6 +10,8 @@ from testinfra.host import Host
 from tests.verify.support import Expect, VerdictRecorder, ask
 from tests.verify.wan_gateway.links import Link, link_device, own_links, some_address
 
+pytestmark = pytest.mark.deadline(90)
+
 HANDLES = {"management": "1:10", "scheduler": "1:20", "replication": "1:30", "scavenger": "1:40"}
 MARKED = {"management": 16, "scheduler": 18, "replication": 10, "scavenger": 8}
 """Class → a DSCP that belongs to it."""
