@@ -1,6 +1,8 @@
 """The table of drifts: each is made on a live node, found, put down to the right role, repaired, and gone."""
 
 import json
+import os
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 
 from infra.drift.kinds import KINDS
 from tests.integration.checkout import Checkout, commit, two_regions
+from tests.seed import SEED
 
 PROVES = ("drift",)
 
@@ -421,6 +424,44 @@ def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, afte
     assert "base : Write the hosts file" in text
     assert "base : A group" not in text
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
+
+
+SEEDS = (1, 2)
+MORE = int(os.environ.get("CAUSEWAY_RANDOM_DRIFTS", "0"))
+"""So many further combinations, by hand; they follow from the seed of the run (`--seed N`)."""
+AT_ONCE = 10
+ANYWHERE = ("base", "tcp_tuning", "drift_watch")
+"""Roles that every node of the stack has."""
+
+
+def combination(seed: int) -> list[tuple[str, str, str, str, str]]:
+    """Ten rows of the table, each on any node that has its role; of one thing on a node only one row."""
+    chance = random.Random(seed)  # noqa: S311 - chosen for tests, and the same for the same seed
+    rows, taken = list[tuple[str, str, str, str, str]](), set[tuple[str, str]]()
+    for node, command, role, kind, key in chance.sample(TABLE, len(TABLE)):
+        # A region's locale is that region's; "true" stands for what follows from another row.
+        where = chance.choice((A, B, C)) if role in ANYWHERE and kind != "locale" else node
+        if (where, key) not in taken and len(rows) < AT_ONCE and command != "true":
+            taken.add((where, key))
+            rows.append((where, command, role, kind, key))
+    return rows
+
+
+@pytest.mark.parametrize("seed", [*SEEDS, *(SEED * 1000 + number for number in range(MORE))])
+def test_any_ten_at_once_are_found_and_gone_after_one_repair(
+    standing: Checkout, after: dict[str, Report], seed: int
+) -> None:
+    assert after
+    rows = combination(seed)
+    print(f"seed {seed}:", *rows, sep="\n  ")
+    for node, command, *_ in rows:
+        drift(standing, node, command)
+    reports = scan(standing, DRIFTED)
+    missed = [(node, *what) for node, _, *what in rows if tuple(what) not in found(reports[node])]
+    assert not missed, f"seed {seed}"
+    repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
+    left = {name: found(report) for name, report in scan(standing).items() if report["state"] != "clean"}
+    assert not left, f"seed {seed}"
 
 
 def test_a_roll_out_does_not_bless_what_no_task_of_it_made(
