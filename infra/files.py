@@ -30,6 +30,27 @@ def value_hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def content_hash(path: Path) -> str:
+    """SHA-256 of a file, which is read again only when it was written since: for each node somebody asks."""
+    now = path.stat()
+    seen = value_hash([str(path.resolve()), now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino])
+    noted = cache_folder() / "checksums" / seen
+    if noted.exists():
+        return noted.read_text()
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    noted.parent.mkdir(parents=True, exist_ok=True)
+    part = noted.with_name(f".{seen}.{os.getpid()}")  # Ansible's workers come together
+    part.write_text(digest)
+    part.replace(noted)
+    return digest
+
+
+def cache_folder() -> Path:
+    """What all checkouts share."""
+    return Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")
+
+
 def write_file(path: Path, text: str) -> None:
     """Write a file whole or not at all, with the folders above it."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,10 @@ from infra.ground.dashboard import Dashboard
 from infra.ground.machine import Look
 
 NAMES = (
-    "base",
     "fabric",
     "wan",
     "discovery",
+    "base",
     "drift_watch",
     "reliability",
     "monitoring",

@@ -22,8 +22,8 @@ NEUTRAL = {
         *("setup", "slurp", "stat", "tempfile", "uri", "validate_argument_spec", "wait_for"),
         "wait_for_connection",
     )
-} | {"causeway_keep_secret"}
-"""Nothing on the node is different after these."""
+} | {"causeway_keep_secret", "causeway_artefact_server"}
+"""Nothing on the node is different after these, or not for longer than a run."""
 
 
 def derived(claim: Claim) -> Iterator[Claim]:

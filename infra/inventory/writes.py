@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 
 from infra import ROOT
 
-WHOLE = ("ansible.builtin.template", "ansible.builtin.copy")
+WHOLE = ("ansible.builtin.template", "ansible.builtin.copy", "causeway_artefact")
 INCLUDES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
 EXPRESSION = re.compile(r"\s*\{\{(.*)\}\}\s*", re.DOTALL)
 JINJA = Environment(undefined=StrictUndefined, autoescape=False)  # noqa: S701 - paths, shown to nobody's browser

@@ -132,6 +132,18 @@ def test_a_query_goes_to_the_other_region_and_comes_back(stack: Checkout) -> Non
     wait_for(lambda: resolves(stack, FAR, name) == own, "the query to ask the own region again")
 
 
+def test_without_the_agent_the_control_nodes_are_still_found_by_name(stack: Checkout) -> None:
+    assert resolves(stack, CLIENT, FAR) == addresses(stack, FAR)
+    stack.on_node(CLIENT, "systemctl", "stop", "consul")
+    try:
+        assert resolves(stack, CLIENT, FAR) == set(), "the agent answers for it"
+        for name in (*SERVERS, CLIENT):
+            assert resolves(stack, CLIENT, name) == addresses(stack, name)
+    finally:
+        stack.on_node(CLIENT, "systemctl", "start", "consul")
+    wait_for(lambda: resolves(stack, CLIENT, FAR) == addresses(stack, FAR), "the agent to answer again")
+
+
 def test_a_server_that_is_killed_comes_back_by_itself(stack: Checkout) -> None:
     led = elected(stack)
     name = next(name for name in SERVERS if name != led)

@@ -64,6 +64,19 @@ def test_names_of_the_other_region_are_found_and_answer(checkout: Checkout) -> N
 
 
 @pytest.mark.usefixtures("said")
+@pytest.mark.parametrize("asked_on", ["tokyo-gpu-0", "shanghai-control-0"])
+def test_every_node_is_found_by_its_name(checkout: Checkout, asked_on: str) -> None:
+    found = {name: checkout.on_node(asked_on, "getent", "ahostsv4", name).split()[0] for name in NODES}
+    assert found == {name: checkout.address(name) for name in NODES}
+
+
+@pytest.mark.usefixtures("said")
+def test_the_hosts_file_has_no_node_that_the_discovery_answers_for(checkout: Checkout) -> None:
+    lines = checkout.on_node("tokyo-gpu-0", "cat", "/etc/hosts").splitlines()
+    assert {line.split()[-1] for line in lines} & NODES == {"tokyo-gpu-0", "tokyo-control-0"}
+
+
+@pytest.mark.usefixtures("said")
 def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:
     checkout.run("exec", "causeway", "drift", checkout.stack)
     assert checkout.changes() == {}

@@ -385,6 +385,7 @@ def test_files_of_loops_helpers_and_conditions_are_told() -> None:
     consul = written_by("consul").files
     assert {"/etc/consul.d/agent.pem", "/etc/systemd/system/consul-snapshot.timer"} <= consul
     assert "/usr/local/lib/causeway/consul-snapshot" in consul
+    assert "/usr/local/bin/consul" in consul, "whichever node it comes from"
     assert "/etc/default/prometheus-node-exporter" in written_by("node_exporter").files
 
 

@@ -17,6 +17,7 @@ class Base(Capability[BaseSection]):
     """Every cluster has it."""
 
     name = "base"
+    uses = ("discovery",)
     rules = (LocaleIsKnown(), AuthorizedKeysAreKeys())
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> BaseSection:

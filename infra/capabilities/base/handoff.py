@@ -3,13 +3,17 @@
 from typing import Any
 
 from infra.capabilities.base.section import BaseSection
+from infra.capabilities.discovery.section import DiscoverySection
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE
 from infra.ground.groups import group_name
 
 
-def _addresses(contract: Contract) -> dict[str, str]:
+def _addresses(contract: Contract) -> dict[str, str] | None:
+    """Of all nodes, where nobody answers for their names and each has them all in its /etc/hosts."""
+    if contract.section(DiscoverySection):
+        return None
     return {name: str(host.address) for name, host in contract.hosts.items()}
 
 
@@ -33,6 +37,15 @@ def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, An
         "base_ntp_region_servers": [str(contract.hosts[host].address) for host in region.time_servers],
         "base_ntp_allow": [str(contract.regions[name].cidr)],
     }
+    if contract.section(DiscoverySection):
+        # The discovery knows all others. These stay known without it: its servers, who keeps the time.
+        variables["base_hosts_entries"] = _control_nodes(name, contract)
     if section.authorized_keys:
         variables["base_authorized_keys"] = list(section.authorized_keys)
     return variables
+
+
+def _control_nodes(region: str, contract: Contract) -> dict[str, str]:
+    """Those of a region: name → address."""
+    keys = {key for key, pool in contract.pools.items() if pool.region == region and pool.role == "control"}
+    return {name: str(host.address) for name, host in contract.hosts.items() if host.pool in keys}

@@ -10,7 +10,6 @@ in the cache that all checkouts share; podman's copy can be had back from it in 
 
 import fcntl
 import hashlib
-import os
 import shlex
 import shutil
 import sys
@@ -19,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from infra.errors import CausewayError
+from infra.files import cache_folder
 from infra.process import run
 
 RECIPE = Path(__file__).parent / "node_image"
@@ -93,7 +93,7 @@ def ensure_tar(progress: Progress) -> Path:
 
 def images_dir() -> Path:
     """Where the cache that all checkouts share keeps images."""
-    cache = Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")
+    cache = cache_folder()
     directory = cache / "images"
     directory.mkdir(parents=True, exist_ok=True)
     return directory

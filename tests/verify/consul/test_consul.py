@@ -13,6 +13,8 @@ ROOT_TOKEN = "/etc/consul.d/root.token"  # noqa: S105 - a path
 SETTLING_S = 30
 """How long a node may take to be seen by all others."""
 pytestmark = pytest.mark.deadline(4 * SETTLING_S)
+SAMPLE = 400
+"""Names looked up per node: all of a small cluster, evenly spread ones of a large one."""
 
 # What the agent answers to METHOD PATH, with the token of a file or with none; asked until it is what a
 # Python expression over status and body wants, or time is up.
@@ -132,6 +134,21 @@ def test_names_of_every_datacenter_resolve(host: Host, expect: Expect, verdict: 
     servers = {expect.consul_datacenter: expect.consul_server_addresses} | expect.consul_wan_servers
     names = {f"consul.service.{name}.consul": sorted(addresses) for name, addresses in servers.items()}
     assert ask(host, RESOLVE, str(SETTLING_S), *names) == names
+
+
+def test_nodes_are_found_by_their_bare_names(
+    host: Host, call: Call, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if expect.consul_dns == "none":
+        verdict.not_declared("nothing asks the agent for a bare name")
+    joined: set[str] = set()
+    for name in datacenters(expect):  # a node that has not joined is its own verification's matter
+        _, nodes = call("GET", f"/v1/catalog/nodes?dc={name}", wanted="status == 200")
+        joined |= {node["Node"] for node in nodes}
+    known = {name: [address] for name, address in expect.cluster_addresses.items() if name in joined}
+    assert expect.host_name in known
+    names = [*known][:: max(1, len(known) // SAMPLE)]
+    assert ask(host, RESOLVE, str(SETTLING_S), *names) == {name: known[name] for name in names}
 
 
 def test_every_service_is_registered_and_passes(call: Call, expect: Expect) -> None:
