@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 from infra.capabilities import capabilities
+from infra.checks.leaving import LeaveNamesRoles
 from infra.declaration import ClusterSpec
 from infra.ground.problem import DeclarationError, Problem, Source
 from infra.ground.rule import Rule
 from infra.ground.rules import RULES
 
-ALL_RULES: tuple[Rule, ...] = (*RULES, *(rule for one in capabilities() for rule in one.rules))
+ALL_RULES: tuple[Rule, ...] = (
+    *RULES,
+    LeaveNamesRoles(),
+    *(rule for one in capabilities() for rule in one.rules),
+)
 
 
 def check(spec: ClusterSpec, source: Source | None = None) -> list[Problem]:

@@ -16,6 +16,14 @@ from infra.stack import stack_dir
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     add_stack(parser)
+    parser.add_argument(
+        "--remove-roles",
+        action="store_true",
+        help="also take the roles off machines that were there before, and give back what they replaced",
+    )
+    parser.add_argument(
+        "--purge-data", action="store_true", help="with --remove-roles: directories with data go as well"
+    )
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -27,6 +35,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     with only_one(stack):
         kept.put_back(stack)
         stay = kept.machines(stack)
+        if arguments.remove_roles and stay:
+            stay = kept.take_roles_off(stack, stay, purge_data=arguments.purge_data)
         with kept.out_of_the_way(stack) if stay else nullcontext():
             _take_away(stack)
         if stay:

@@ -19,12 +19,15 @@ from infra import ROOT
 from infra.components.access_key import SshKeyLifecycle
 from infra.components.inventory_files import InventoryLifecycle
 from infra.components.secret import SecretLifecycle
+from infra.converge.runner import run_playbook
 from infra.drift.manifest import load_manifest
 from infra.errors import CausewayError
+from infra.files import write_file
 from infra.providers.lifecycle import Lifecycle
 from infra.pulumi_cli import CAUSEWAY_DIR, require, stack_exists
 from infra.stack import check_stack, stack_dir
 
+ROLES_LEAVE = "playbooks/leave.yml"
 KEPT = ("contract.json", "drift", "identities.json", "secrets", "ssh")
 FILES: Mapping[str, Callable[[], Lifecycle]] = {
     "Secret": SecretLifecycle,
@@ -117,6 +120,32 @@ def _aside(stack: str) -> Path:
     return CAUSEWAY_DIR / "kept" / check_stack(stack)
 
 
+def take_roles_off(stack: str, stay: Machines, *, purge_data: bool) -> Machines:
+    """Take all roles off the machines; those on which some stay. CausewayError where that failed."""
+    found = {name: load_manifest(stack, name) for name in stay}
+    leave = {name: list(manifest.roles) for name, manifest in found.items() if manifest and manifest.roles}
+    if leave:
+        # An earlier `down` has taken the stack's own inventory away.
+        source = ROOT / stack_dir(stack) / "inventory" / "causeway.yml"
+        write_file(source, f"---\nplugin: causeway\nstack: {stack}\n")
+        result = run_playbook(
+            ROLES_LEAVE,
+            stack=stack,
+            inventory=source,
+            limit=list(leave),
+            extra_vars={"causeway_leave_due": leave, "leave_purge_data": purge_data},
+            run_dir=ROOT / stack_dir(stack) / "runs" / "leave",
+            on_progress=lambda progress: print(progress, flush=True),
+        )
+        print(result.log.read_text())
+        if result.failed:
+            raise CausewayError(
+                result.report(), hint=f"mend it and run ./run down {stack} --remove-roles again"
+            )
+    left = {name: load_manifest(stack, name) for name in stay}
+    return {name: stay[name] for name, manifest in left.items() if manifest and manifest.roles}
+
+
 def leave_only_what_they_need(stack: str, stay: Machines) -> None:
     """Delete the rest of the stack's folder: logs, records, manifests of nodes that are gone."""
     folder = ROOT / stack_dir(stack)
@@ -133,7 +162,8 @@ def in_words(stack: str, stay: Machines) -> Iterator[str]:
     yield f"Stack {stack} is taken down; {count}, with the roles that Causeway put there:"
     for name, host in stay.items():
         yield f"  {name} ({host['address']}): {_roles(stack, name)}"
-    yield f"No role takes itself off again. Kept in {folder}: SSH key, secrets, contract, manifests."
+    yield f"./run down {stack} --remove-roles takes them off, and gives back what they replaced."
+    yield f"Kept in {folder}: SSH key, secrets, contract, manifests."
     yield f"  ./run up {stack}: goes on with these machines, by the same keys and authority"
     yield f"  ssh -F {folder}/ssh/config {some}: gets you in"
     yield f"  ./run exec causeway drift {stack}: what each role made true there, and whether it still is"

@@ -10,7 +10,8 @@ import pulumi
 from infra import ROOT
 from infra.converge.runner import Progress, run_playbook
 from infra.drift.findings import HostReport
-from infra.drift.manifest import forget_host, not_sealed, remember_identity
+from infra.drift.leave import leaving_roles
+from infra.drift.manifest import forget_host, load_manifest, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.files import write_file
@@ -20,6 +21,7 @@ from infra.inventory.roles import role_order
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 from infra.stack import stack_dir
 
+SHOWN_HOSTS = 5
 NOT_CURRENT = "not configured as declared"
 SILENT = "did not answer"
 DIFFERS = "differs"
@@ -30,7 +32,9 @@ class ConfigurationLifecycle(Lifecycle):
 
     A converge record per host says with which inputs it last took each role, and an input of the wave with
     which it is to: only roles that differ in it, or on whose host something was found, run, so an interrupted
-    `up` goes on where it stopped. `hosts`: name → {instance, roles: {role: hash}}.
+    `up` goes on where it stopped. `hosts`: name → {instance, roles: {role: hash}}. Before that, roles leave
+    that a host's record has and its inputs have not; what nobody gets back by itself waits for consent.
+    `leave`: role → why it waits, and hosts that may let it go, or `all`.
     """
 
     outputs = ("unreachable", "found", "differing")
@@ -54,8 +58,13 @@ class ConfigurationLifecycle(Lifecycle):
         for name, roles in drifted.items():
             if all_due := _in_order(inputs, name, {*due.get(name, ()), *roles}):
                 due[name] = all_due
+        leaving, waiting = _leaving(inputs)
+        if leaving:
+            silent += self._take_leave(inputs, leaving)
         if due:
             silent += self._converge(inputs, due)
+        if waiting:
+            raise _no_consent(inputs, waiting)
         # As drift, so that the next `up` tries them again even when nothing else has changed.
         return {
             "unreachable": silent,
@@ -72,6 +81,10 @@ class ConfigurationLifecycle(Lifecycle):
         current = [name for name in properties["hosts"] if name not in due]
         found, differing = dict.fromkeys(due, NOT_CURRENT), {}
         sentences = [f"{name}: {NOT_CURRENT}" for name in due]
+        for leaving in _leaving(properties):
+            for name, roles in leaving.items():
+                found[name] = NOT_CURRENT
+                sentences.append(f"{name}: {', '.join(roles)} is to leave")
         for report in _reports(properties["stack"], current):
             sentences += _findings(report)
             if state := _state(report):
@@ -96,6 +109,26 @@ class ConfigurationLifecycle(Lifecycle):
         again = list(_reports(inputs["stack"], sorted(set(silent).difference(due))))
         drifted |= {report.host: _differing(report) for report in again if _state(report) == DIFFERS}
         return drifted, [report.host for report in again if _state(report) == SILENT]
+
+    def _take_leave(self, inputs: Properties, leaving: Mapping[str, Sequence[str]]) -> list[str]:
+        """Take roles off hosts; those that did not answer. CausewayError where one failed."""
+        stack = inputs["stack"]
+        for name, roles in leaving.items():  # a role that is declared again is to run again
+            taken = _taken(inputs, name)
+            _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
+        counts = (f"{role} from {len(hosts)}" for role, hosts in _by_role(leaving, leaving).items())
+        print(f"leaving: {', '.join(counts)}", flush=True)
+        result = run_playbook(
+            "playbooks/leave.yml",
+            stack=stack,
+            limit=list(leaving),
+            extra_vars={"causeway_leave_due": leaving},
+            run_dir=ROOT / stack_dir(stack) / "runs" / f"leave-{inputs['wave']}",
+            on_progress=_say,
+        )
+        if any(host.state == "failed" for host in result.hosts.values()):
+            raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
+        return [name for name in leaving if result.hosts[name].state == "unreachable"]
 
     def _converge(self, inputs: Properties, due: Mapping[str, Sequence[str]]) -> list[str]:
         """Run the due roles on their hosts; those that did not answer. CausewayError where one failed."""
@@ -217,6 +250,34 @@ def _due(properties: Properties) -> dict[str, list[str]]:
         if roles or "roles" not in host:
             due[name] = roles
     return due
+
+
+def _leaving(properties: Properties) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Host → roles of its record that it has no more: those that may leave, and those that wait."""
+    allowed: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
+    consent = properties.get("leave") or {}  # a state of an older version has none
+    for name, host in properties["hosts"].items():
+        manifest = load_manifest(properties["stack"], name)
+        for role in leaving_roles(manifest, host.get("roles", ())) if manifest and "roles" in host else ():
+            asked = consent.get(role)
+            may = asked is None or {name, "all"} & set(asked["hosts"])
+            (allowed if may else waiting).setdefault(name, []).append(role)
+    return allowed, waiting
+
+
+def _no_consent(properties: Properties, waiting: Mapping[str, Sequence[str]]) -> CausewayError:
+    """What waits, why, and the lines that let it go."""
+    by_role, why = _by_role(waiting, waiting), properties["leave"]
+    reasons = (f"{role} on {', '.join(hosts)} ({why[role]['why']})" for role, hosts in by_role.items())
+    lines = (
+        f"{{role: {role}, hosts: [{', '.join(hosts if len(hosts) <= SHOWN_HOSTS else ['all'])}]}}"
+        for role, hosts in by_role.items()
+    )
+    return CausewayError(
+        f"declared no more, and not taken away without consent: {'; '.join(reasons)}",
+        hint=f"declare it again, or say so in the cluster's declaration: leave: [{', '.join(lines)}]",
+    )
 
 
 def _by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:

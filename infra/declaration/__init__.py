@@ -1,7 +1,7 @@
 """What a user declares. Knows neither Pulumi nor Ansible, nor what checks and planning make of it."""
 
 from infra.declaration.acceptance import AcceptanceSpec, BreakerSpec, PoolAcceptanceSpec
-from infra.declaration.cluster import ClusterSpec
+from infra.declaration.cluster import ClusterSpec, LeaveSpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.declaration.gpu import GpuSourceSpec, GpuStackSpec, MigSpec
@@ -46,6 +46,7 @@ __all__ = [
     "FileBackingSpec",
     "GpuSourceSpec",
     "GpuStackSpec",
+    "LeaveSpec",
     "LinkEndSpec",
     "LocalProvider",
     "MigSpec",

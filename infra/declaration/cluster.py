@@ -13,6 +13,16 @@ from infra.declaration.reliability import ReliabilitySpec
 from infra.declaration.storage import StorageSpec
 
 
+class LeaveSpec(Spec):
+    """That a role may leave hosts."""
+
+    what: ClassVar = "a role that may leave"
+    role: str
+    """The role, as errors name it."""
+    hosts: tuple[str, ...]
+    """Their names, or `all`."""
+
+
 class ClusterSpec(Spec):
     """Regions and the links between them."""
 
@@ -37,6 +47,8 @@ class ClusterSpec(Spec):
     """How often things fail and what a job does about it; unset means that it is not planned."""
     storage: tuple[StorageSpec, ...] = ()
     """What regions keep, and export to their nodes."""
+    leave: tuple[LeaveSpec, ...] = ()
+    """Consent: roles that are declared no more, and may be taken off hosts although something is lost."""
     waves: tuple[tuple[str, ...], ...] = ()
     """Names of regions in the order in which they are configured: a list of lists, the canary first.
 

@@ -59,6 +59,8 @@ class RoleManifest(_Part):
     """Hash of the role, its variables for this host and the contract's version, when it was sealed."""
     sealed_at: str | None = None
     declared: bool = True
+    stays: bool = False
+    """It was to leave, and nobody knew what had been there before it."""
     entries: list[Entry] = Field(default_factory=list)
     uncovered: list[UncoveredTask] = Field(default_factory=list)
     problems: list[str] = Field(default_factory=list)

@@ -58,6 +58,8 @@ class Recorder:
         try:
             stated = {(item["kind"], str(item["key"])) for item in declared}
             for claim in claims_of(task, declared):
+                if "{{" in claim.key:  # nothing on a node is called so: what it governs is not known
+                    raise ValueError(f"{claim.kind} {claim.key} is a template, and no name")
                 note(record, claim, task, stated=(claim.kind, claim.key) in stated)
                 noted.append((role, claim.kind, claim.key))
         except Uncovered:

@@ -50,6 +50,8 @@ class Role:
     hosts: Callable[[Contract], HostSet]
     secrets: Callable[[Contract, str], Mapping[str, SecretKind]] = _nothing
     """Name → kind of those that it reads for a host."""
+    leaves: str = ""
+    """What is lost when it leaves a host: then it leaves with the user's consent only. Empty: nothing is."""
     reads: Callable[[Contract], Any] | None = None
     """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
 

@@ -99,7 +99,7 @@ class Checkout:
         return said
 
     def _what_failed(self) -> str:
-        """What the journals of services that are down on nodes say: on another machine there is no second look."""
+        """What the journals of services that are down say: on another machine there is no second look."""
         ask = "systemctl list-units --failed --plain --no-legend | cut -d' ' -f1 | while read unit; do " \
             'echo "$(hostname): $unit"; journalctl --no-pager --lines 20 --unit "$unit"; done'  # fmt: skip
         asked = [["podman", "exec", container, "sh", "-c", ask] for container in self.instances().values()]

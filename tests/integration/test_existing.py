@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, containers, said
 from tests.integration.machines import Machines, standing
+from tests.integration.photograph import photograph
 
 PROVES = ("existing",)
 TOOLS = ("consul",)
@@ -37,13 +39,26 @@ def machines(checkout: Checkout) -> Iterator[Machines]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def before(machines: Machines) -> dict[str, set[str]]:
+    """The machines as they were when somebody handed them over."""
+    return pictures(machines)
+
+
+def pictures(machines: Machines) -> dict[str, set[str]]:
+    return {name: photograph(partial(machines.on, name, "sh", "-c")) for name in NAMES}
+
+
 def declaration(checkout: Checkout, machines: Machines, **host_keys: str) -> dict[str, Any]:
     """A region of both machines; by its name, a machine may be declared with another host key."""
     pool = machines.pool("control", *NAMES, **host_keys)
     return {"name": "mine", "regions": [machines.region("hall", checkout.cidr(0), pool)]}
 
 
-def test_a_machine_with_another_host_key_is_refused_and_named(checkout: Checkout, machines: Machines) -> None:
+def test_a_machine_with_another_host_key_is_refused_and_named(
+    checkout: Checkout, machines: Machines, before: dict[str, set[str]]
+) -> None:
+    assert before
     checkout.declare(declaration(checkout, machines, machine_1=OTHER_KEY))
     printed = checkout.up(expect=1)
     assert "hall-control-1: no answer by SSH: Host key verification failed." in printed
@@ -165,3 +180,14 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     assert machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem") == trusted
     checkout.run("down", checkout.stack)
     assert "hall-control-0" in checkout.run("down", checkout.stack), "said again, as long as they are kept"
+
+
+def test_a_down_that_takes_the_roles_off_gives_everything_back(
+    checkout: Checkout, machines: Machines, before: dict[str, set[str]]
+) -> None:
+    said = checkout.run("down", checkout.stack, "--remove-roles", "--purge-data")
+    assert f"Stack {checkout.stack} is gone: nothing is left of it." in said
+    after = pictures(machines)
+    for name in NAMES:
+        assert sorted(before[name] ^ after[name]) == []
+    assert not checkout.files.exists()

@@ -137,7 +137,7 @@ def load(kept: tuple[Machine, Machine]) -> Iterator[None]:
 
 
 def whole_packets_pass(leaf: Machine) -> bool:
-    """Of several by one ping: the flood's answers fill its socket, too, until it has seen some and filters."""
+    """Of several by one ping: the flood's answers fill its socket, too, until it filters them."""
     several = ["-c", "5", "-i", "0.1", "-W", "1"]
     ping = leaf.command("ping", "-q", "-M", "do", *several, "-s", str(SIZE_BYTES), "100.64.0.2")
     return subprocess.run(ping, stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -14,7 +14,14 @@ def _hosts(contract: Contract) -> HostSet:
     return EVERYONE if contract.section(DiscoverySection) else NOBODY
 
 
-ROLES = (Role("consul", _hosts, lambda _contract, _host: SECRETS),)
+ROLES = (
+    Role(
+        "consul",
+        _hosts,
+        lambda _contract, _host: SECRETS,
+        leaves="what its servers remember, and the names of services",
+    ),
+)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

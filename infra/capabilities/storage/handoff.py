@@ -84,9 +84,9 @@ def _scratch(contract: Contract) -> Mapping[str, Scratch]:
 
 
 ROLES = (
-    Role("ceph", _nodes, _node_secrets),
+    Role("ceph", _nodes, _node_secrets, leaves="the data that its daemons hold here"),
     Role("ceph_client", _clients, _client_secrets),
-    Role("nfs_server", _nfs_servers),
+    Role("nfs_server", _nfs_servers, leaves="the file systems that it serves"),
     Role("nfs_client", _nfs_clients),
     Role("scratch", lambda contract: HostSet(pools=tuple(_scratch(contract)))),
 )

@@ -36,7 +36,7 @@ def _tunnel_keys(contract: Contract, host: str) -> dict[str, SecretKind]:
 
 ROLES = (
     Role("tcp_tuning", lambda contract: HostSet(regions=_linked(contract))),
-    Role("wan_gateway", _gateway_hosts, _tunnel_keys),
+    Role("wan_gateway", _gateway_hosts, _tunnel_keys, leaves="the way to other regions"),
 )
 
 

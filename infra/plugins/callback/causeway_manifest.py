@@ -37,6 +37,8 @@ requirements: []
 """
 
 SHOWN_PROBLEMS = 20
+NAMED = ("path", "dest", "name", "state", "enabled", "masked", "recurse", "selection", "key_file")
+"""Arguments that are no secret in a task that must not be shown."""
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
@@ -71,11 +73,11 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         if host is None or task.check_mode or result.task_fields.get("check_mode"):
             return
         declared = self._declared(result)
-        for outcome in _outcomes(result.result):
+        for fields, outcome in self._outcomes(result):
             done = Task(
                 name=task.name or task.action,
                 module=task.resolved_action or task.action,
-                args=_safe(plain_arguments(result.task_fields, outcome), outcome),
+                args=_safe(plain_arguments(fields, outcome), outcome),
                 result=outcome,
                 changed=bool(outcome.get("changed")),
                 handler=type(task).__name__ == "Handler",
@@ -171,6 +173,22 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         known = self.variables._inventory.get_host(delegated)
         return None if known is None or delegated in ("localhost", "127.0.0.1") else str(delegated)
 
+    def _outcomes(self, result: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """Arguments and result of a task, or of each turn of its loop.
+
+        Of a loop that must not be shown Ansible says nothing but that it worked: its turns are told from the
+        variables again, for what it governs is no secret.
+        """
+        if not (result.task.loop and "censored" in result.result):
+            yield from ((result.task_fields, outcome) for outcome in _outcomes(result.result))
+            return
+        everything = self.variables.get_vars(play=self.play, host=result.host, task=result.task)
+        turn = result.task.loop_control.loop_var if result.task.loop_control else "item"
+        named = {key: value for key, value in result.task.args.items() if key in NAMED}
+        for item in Templar(loader=None, variables=everything).template(result.task.loop):
+            arguments = Templar(loader=None, variables={**everything, turn: item}).template(named)
+            yield {"args": arguments}, result.result
+
     def _declared(self, result: Any) -> list[Mapping[str, Any]]:
         """The task's `causeway_governs`, with the variables of this host in it."""
         raw = result.task.vars.get("causeway_governs")
@@ -187,8 +205,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 
 
 def only_looks(role: Any) -> bool:
-    """Whether it is a role's preflight alone, which runs before any role: nothing comes of it."""
-    return role._from_files.get("tasks") in ("preflight", "preflight.yml")
+    """Whether it is a role's preflight, or its good-bye: nothing stays of either."""
+    return role._from_files.get("tasks") in ("preflight", "preflight.yml", "leave", "leave.yml")
 
 
 def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -209,8 +227,7 @@ def _safe(arguments: dict[str, Any], outcome: Mapping[str, Any]) -> dict[str, An
     """Of a `no_log` task only where it worked, never with what."""
     if "censored" not in outcome:
         return arguments
-    named = ("path", "dest", "name", "state", "enabled", "masked", "recurse", "selection", "key_file")
-    return {key: value for key, value in arguments.items() if key in named}
+    return {key: value for key, value in arguments.items() if key in NAMED}
 
 
 def _tasks(blocks: list[Any]) -> Iterator[Any]:

@@ -1,0 +1,599 @@
+#!/usr/bin/python3
+"""Ansible module: brings a node back to what it was before roles that leave it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.causeway_prior import (
+    UNKNOWN,
+    Index,
+    Prior,
+    accounts,
+    at,
+    interfaces,
+    mounts,
+    packages,
+    said,
+    tables,
+    units,
+)
+
+DOCUMENTATION = r"""
+---
+module: causeway_undo
+short_description: Bring a node back to what it was before roles that leave it
+description:
+  - Stops what the roles started, takes away what they brought, and gives back what they replaced, thing by
+    thing, from their record and from the look before them (M(causeway_before)).
+  - What somebody has changed since is moved to /var/lib/causeway/aside. Directories with data stay, as does
+    all of which nobody knows what was before it; both are named.
+  - May be killed at any moment, and started again.
+options:
+  roles:
+    description: The roles that leave.
+    type: list
+    elements: str
+    required: true
+  things:
+    description: What they govern and no other role does. C(kind), C(key), C(want) as in the record, C(roles).
+    type: list
+    elements: dict
+    required: true
+  staying:
+    description: Kind and key of what other roles govern.
+    type: list
+    elements: list
+    default: []
+  handed:
+    description: Kind, key and leaving roles of what other roles govern as well.
+    type: list
+    elements: list
+    default: []
+  salt:
+    description: Of the record's content hashes.
+    type: str
+    default: ""
+  purge_data:
+    description: Whether directories with data go as well.
+    type: bool
+    default: false
+  forget:
+    description: Only forget what was before these roles, once no record has them any more.
+    type: bool
+    default: false
+  data:
+    description: Directories that stay, as an earlier call said.
+    type: list
+    elements: str
+    default: []
+"""
+EXAMPLES = r"""
+- name: Bring the node back to what it was
+  causeway_undo:
+    roles: [consul]
+    things: [{kind: file, key: /etc/default/consul, roles: [consul]}]
+"""
+RETURN = r"""
+changes:
+  description: What was done, in words.
+  type: list
+  returned: always
+left:
+  description: What stays, and why.
+  type: list
+  returned: always
+data:
+  description: Directories that stay.
+  type: list
+  returned: always
+unknown:
+  description: The roles of which nobody knows what was before them; they have not left.
+  type: list
+  returned: always
+"""
+ASIDE = Path("/var/lib/causeway/aside")
+PATHS = ("file", "directory", "link", "absent")
+NO_DATA = ("/etc/", "/usr/", "/run/")
+"""Whatever lies in a role's directory here is no data."""
+WAITING = ".causeway-stays"
+"""Data whose package goes waits under a name with this end, for packages take it with them."""
+APT = ("-o", "DPkg::Lock::Timeout=300", "--yes", "--quiet")
+ONLY_DEPENDS = (
+    *("-o", "APT::AutoRemove::RecommendsImportant=false"),
+    *("-o", "APT::AutoRemove::SuggestsImportant=false"),
+)
+"""That somebody may like a package is no reason for it to stay: nobody had it before."""
+FOLDERS = {"StateDirectory": "/var/lib", "LogsDirectory": "/var/log", "CacheDirectory": "/var/cache"}
+LIVE = frozenset(("check", "effective", "listing", "live", "privilege", "traffic"))
+"""Kinds that follow from others: nothing is to be done about them."""
+
+
+class Undo:
+    """Does, or in check mode only says, one thing after the other."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.module = module
+        self.given = module.params
+        self.purge: bool = module.params["purge_data"]
+        self.staying = {(kind, key) for kind, key in module.params["staying"]}
+        self.kept_paths = {key for kind, key in self.staying if kind in PATHS}
+        self.aside = ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        self.index = Index()
+        self.priors: dict[int, Prior] = {}
+        self.changes: list[str] = []
+        self.left: list[str] = []
+        self.data: list[str] = list(module.params["data"])
+        """Directories that stay: whoever comes next is told what was there before them."""
+        self.gone: set[str] = set()
+        """What was taken away, or would have been."""
+
+    # What was before
+
+    def prior(self, kind: str, key: str, roles: Iterable[str]) -> Prior | None:
+        """The look before the first role that had a thing; None where there was none."""
+        number = self.index.before(kind, key, roles)
+        if number is not None and number not in self.priors:
+            try:
+                self.priors[number] = Prior.load(number)
+            except (OSError, ValueError):
+                return None
+        return None if number is None else self.priors[number]
+
+    def known_roles(self) -> list[str]:
+        """Leaving roles before which somebody looked."""
+        return [role for role in self.given["roles"] if role not in self.unknown()]
+
+    def unknown(self) -> list[str]:
+        """Roles of which nobody knows what was before them."""
+        return [role for role in self.given["roles"] if self.index.roles.get(role) is None]
+
+    def known(self, *kinds: str) -> Iterator[tuple[dict[str, Any], Prior]]:
+        """The things of these kinds with what was before them; the others are named."""
+        for thing in self.given["things"]:
+            if thing["kind"] not in kinds:
+                continue
+            prior = self.prior(thing["kind"], thing["key"], thing["roles"])
+            if prior is None:
+                self.leave(f"{thing['kind']} {thing['key']}", "nobody knows what was before it")
+            else:
+                yield thing, prior
+
+    def leave(self, what: str, why: str) -> None:
+        """Note what stays."""
+        line = f"{what}: {why}"
+        if line not in self.left:
+            self.left.append(line)
+
+    # Doing
+
+    def do(self, what: str, *argv: str) -> bool:
+        """Run a command that changes something; whether it went well."""
+        self.changes.append(what)
+        if self.module.check_mode:
+            return True
+        status, out, complaint = self.module.run_command(
+            list(argv), environ_update={"DEBIAN_FRONTEND": "noninteractive"}
+        )
+        if status:
+            self.changes.pop()
+            self.leave(what, f"failed: {(complaint or out).strip()[-300:]}")
+        return bool(status == 0)
+
+    def all(self) -> None:
+        """Everything, in an order in which one makes way for the next."""
+        folders = list(self.folders_of_units())
+        self.stop()
+        self.set_aside()
+        self.unmount()
+        self.uninstall()
+        self.give_back_paths()
+        for folder, roles in folders:
+            prior = self.prior("directory", folder, roles)
+            if prior is not None and prior.path(folder) is None:
+                self.take_away(folder)
+        self.restart()
+        self.accounts()
+        self.kernel()
+        self.name_the_rest()
+
+    def stop(self) -> None:
+        """Units that were not there, or did not run."""
+        now = units()
+        for thing, prior in self.known("unit"):
+            unit = thing["key"]
+            enabled, active = prior.facts["units"].get(unit, ["", "inactive"])
+            if unit not in now:
+                continue
+            if now[unit][1] in ("active", "activating", "reloading", "failed") and active != "active":
+                self.do(f"stopped {unit}", "systemctl", "stop", unit)
+            if now[unit][0].startswith("enabled") and not enabled.startswith("enabled"):
+                self.do(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
+
+    def folders_of_units(self) -> Iterator[tuple[str, list[str]]]:
+        """Directories that systemd makes for units, with the roles that have those."""
+        for thing, _prior in self.known("unit"):
+            for what, top in FOLDERS.items():
+                names = said("systemctl", "show", "--value", f"--property={what}", thing["key"]).split()
+                yield from ((os.path.join(top, name), thing["roles"]) for name in names)
+
+    def set_aside(self) -> None:
+        """Files that are neither as the role left them nor as they were before."""
+        for thing, prior in self.known("file"):
+            path, want = thing["key"], thing.get("want") or {}
+            if not self.is_changed(path, want) or self.is_as_before(path, prior):
+                continue
+            target = self.aside / path.lstrip("/")
+            self.changes.append(f"{path}: somebody has changed it; as it is, it lies in {target}")
+            if not self.module.check_mode:
+                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                shutil.copy2(path, target, follow_symlinks=False)
+
+    def is_changed(self, path: str, want: dict[str, Any]) -> bool:
+        """Whether a file is another one than the record has."""
+        if not os.path.isfile(path) or os.path.islink(path) or "digest" not in want:
+            return False
+        found = hashlib.sha256(self.given["salt"].encode())
+        with open(path, "rb") as handle:
+            for piece in iter(lambda: handle.read(1 << 20), b""):
+                found.update(piece)
+        return bool(found.hexdigest()[:32] != want["digest"])
+
+    def is_as_before(self, path: str, prior: Prior) -> bool:
+        """Whether a path is what it was before the role."""
+        was, now = prior.path(path), at(path)
+        if was == UNKNOWN or was != now:
+            return False
+        if was is None or was[0] != "file":
+            return True
+        content = prior.content(path)
+        return content is not None and Path(path).read_bytes() == content
+
+    def unmount(self) -> None:
+        """What was not mounted, and its line in fstab."""
+        for thing, prior in self.known("mount"):
+            if thing["key"] in mounts() and thing["key"] not in prior.facts["mounts"]:
+                self.do(f"unmounted {thing['key']}", "umount", thing["key"])
+            before = fstab(prior.content("/etc/fstab") or b"").get(thing["key"])
+            lines = Path("/etc/fstab").read_bytes().splitlines(keepends=True)
+            kept = [line for line in lines if thing["key"] not in fstab(line)]
+            if before is None and kept != lines:
+                self.changes.append(f"/etc/fstab without {thing['key']}")
+                if not self.module.check_mode:
+                    replace(Path("/etc/fstab"), b"".join(kept))
+
+    # Packages
+
+    def uninstall(self) -> None:
+        """Packages that only these roles brought, and what came with them for no one else."""
+        self.bring_back_data()
+        now, brought = packages(), []
+        wanted = {key for kind, key in self.staying if kind == "package"}
+        for thing, prior in self.known("package"):
+            name = thing["key"].partition(":")[0]
+            was = prior.facts["packages"].get(name)
+            if was is None and name in now and name not in wanted:
+                brought.append((name, prior))
+            elif was is not None and name in now:
+                self.hold(name, was, now[name])
+        if not brought:
+            return
+        names = [name for name, _prior in brought]
+        names += self.came_along(names, [prior for _name, prior in brought], wanted)
+        data = [] if self.purge else list(self.data_of(names, brought[0][1]))
+        for folder in data:
+            self.put_away(folder)
+        held = [name for name in names if now.get(name, {}).get("held")]
+        if held:
+            self.do(f"no longer held: {', '.join(held)}", "apt-mark", "unhold", *held)
+        shown = ", ".join(names)
+        self.do(
+            f"removed the packages {shown}", "apt-get", "purge", *APT, "--allow-change-held-packages", *names
+        )
+        self.bring_back_data()
+
+    def hold(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
+        """Whether a package that was there is held; another version stays."""
+        if was["held"] != now["held"]:
+            word = "hold" if was["held"] else "unhold"
+            self.do(f"{word} {name}", "apt-mark", word, name)
+        if was["version"] != now["version"]:
+            self.leave(f"package {name}", f"is {now['version']}, was {was['version']}")
+
+    def came_along(self, names: list[str], priors: list[Prior], wanted: set[str]) -> list[str]:
+        """Of what nobody needs without these packages, what was not there before them."""
+        text = said("apt-get", "--simulate", "--quiet", *ONLY_DEPENDS, "purge", "--autoremove", *names)
+        before = set().union(*(prior.facts["packages"] for prior in priors))
+        gone = [line.split()[1] for line in text.splitlines() if line.startswith(("Purg ", "Remv "))]
+        return [name for name in gone if name not in before and name not in wanted and name not in names]
+
+    def data_of(self, names: list[str], prior: Prior) -> Iterator[str]:
+        """Directories of these packages and of these roles that have data in them."""
+        own = set(said("dpkg-query", "--listfiles", *names).splitlines())
+        own |= {thing["key"] for thing in self.given["things"] if thing["kind"] == "directory"}
+        for folder in sorted(own):
+            if not folder.startswith(NO_DATA) and is_filled(folder) and prior.path(folder) is None:
+                yield folder
+
+    def put_away(self, folder: str) -> None:
+        """Rename data to where its package does not look for it."""
+        if os.path.isdir(folder) and not self.module.check_mode:  # not below one that was put away
+            with suppress(OSError):  # a mount point, which no package deletes
+                os.rename(folder, folder + WAITING)
+
+    def bring_back_data(self) -> None:
+        """Rename it back; also what a killed run has put away."""
+        for top in ("/var/lib", "/var/log", "/srv", "/opt", "/var"):
+            for path in sorted(Path(top).glob(f"*{WAITING}")) + sorted(Path(top).glob(f"*/*{WAITING}")):
+                folder = str(path)[: -len(WAITING)]
+                with suppress(OSError):
+                    if os.path.isdir(folder) and not os.listdir(folder):
+                        os.rmdir(folder)
+                    os.rename(path, folder)
+
+    # Paths
+
+    def give_back_paths(self) -> None:
+        """Files, links and directories, what is below first."""
+        things = sorted(self.known(*PATHS), key=lambda pair: str(pair[0]["key"]), reverse=True)
+        for thing, prior in things:
+            self.give_back(thing["key"], prior)
+
+    def give_back(self, path: str, prior: Prior) -> None:
+        """One path, as it was."""
+        was = prior.path(path)
+        if was == UNKNOWN:
+            self.leave(path, "nobody has looked what was there before")
+        elif was is None:
+            self.take_away(path)
+            self.take_parents(path, prior)
+        elif not self.is_as_before(path, prior):
+            self.restore(path, list(was), prior)
+
+    def take_away(self, path: str) -> None:
+        """What was not there before."""
+        now = at(path)
+        if now is None or any(kept == path or kept.startswith(f"{path}/") for kept in self.kept_paths):
+            return
+        if now[0] != "directory":
+            self.change(f"removed {path}", lambda: os.unlink(path), gone=path)
+        elif not self.names_in(path):
+            self.change(f"removed {path}", lambda: os.rmdir(path), gone=path)
+        elif os.path.ismount(path):
+            self.leave(path, "something is mounted there")
+        elif path.startswith(NO_DATA):
+            target = self.aside / path.lstrip("/")
+            what = f"{path}: what is left in it lies in {target}"
+            self.change(what, lambda: move(path, target), gone=path)
+        elif self.purge:
+            self.change(f"removed {path} with its data", lambda: shutil.rmtree(path), gone=path)
+        else:
+            self.leave(path, "has data, which goes only with -e leave_purge_data=true")
+            self.data.append(path)
+
+    def take_parents(self, path: str, prior: Prior) -> None:
+        """Directories that were made on the way to it, once nothing is in them."""
+        for folder in map(str, Path(path).parents):
+            if prior.path(folder) is not None or not os.path.isdir(folder) or self.names_in(folder):
+                return
+            self.take_away(folder)
+
+    def names_in(self, folder: str) -> list[str]:
+        """What lies in a directory, without what would be gone by now."""
+        return [name for name in os.listdir(folder) if os.path.join(folder, name) not in self.gone]
+
+    def restore(self, path: str, was: list[Any], prior: Prior) -> None:
+        """What was there before, with its owner and mode."""
+        kind, mode, uid, gid, target = was
+        content = prior.content(path) if kind == "file" else None
+        now = at(path)
+        if kind == "file" and content is None:
+            if now is not None and now[0] == "file" and (now[1], now[2], now[3]) == (mode, uid, gid):
+                return  # too large to be kept: of a package that is still there
+            self.leave(path, "what was in it before was too large to be kept")
+            return
+        if kind not in ("file", "link", "directory"):
+            self.leave(path, f"was a {kind} before")
+            return
+        self.change(f"gave {path} back", lambda: self.make(path, kind, mode, uid, gid, target, content))
+
+    def make(
+        self, path: str, kind: str, mode: int, uid: int, gid: int, target: str, content: bytes | None
+    ) -> None:
+        """Put something at a path in the place of what is there."""
+        now = at(path)
+        if now is not None and now[0] == "directory" and kind != "directory":
+            move(path, self.aside / path.lstrip("/"))
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if kind == "directory":
+            if now is not None and now[0] != "directory":
+                os.unlink(path)
+            os.makedirs(path, exist_ok=True)
+        elif kind == "link":
+            part = f"{path}.causeway-part"
+            with suppress(FileNotFoundError):
+                os.unlink(part)
+            os.symlink(target, part)
+            os.rename(part, path)
+            return
+        else:
+            replace(Path(path), content or b"")
+        os.chown(path, uid, gid)
+        os.chmod(path, mode)
+
+    def change(self, what: str, action: Any, gone: str = "") -> None:
+        """Change something in the file system. GONE: what is not there any more afterwards."""
+        if not self.module.check_mode:
+            try:
+                action()
+            except OSError as error:
+                self.leave(what, f"failed: {error}")
+                return
+        self.changes.append(what)
+        self.gone.add(gone)
+
+    # What runs, who is there, what the kernel has
+
+    def restart(self) -> None:
+        """Units that were there, as they were."""
+        self.do("had systemd read its files again", "systemctl", "daemon-reload")
+        now = units()
+        for thing, prior in self.known("unit"):
+            unit = thing["key"]
+            if unit not in now:
+                self.module.run_command(["systemctl", "reset-failed", unit])
+            was = prior.facts["units"].get(unit)
+            if was is None or unit not in now:
+                continue
+            enabled, active = was
+            if enabled != now[unit][0] and enabled in ("enabled", "disabled", "masked"):
+                if now[unit][0].startswith("masked"):
+                    self.do(f"unmasked {unit}", "systemctl", "unmask", "--quiet", unit)
+                word = {"enabled": "enable", "disabled": "disable", "masked": "mask"}[enabled]
+                self.do(f"{word} {unit}", "systemctl", word, "--quiet", unit)
+            if active == "active":
+                # Also one that runs: what it reads was given back.
+                self.do(f"restarted {unit}", "systemctl", "restart", unit)
+
+    def accounts(self) -> None:
+        """Users and groups that were not there; those that were, as they were."""
+        for thing, prior in self.known("user"):
+            name, was = thing["key"], prior.facts["accounts"].get(thing["key"])
+            now = accounts("passwd").get(name)
+            if was is None and now is not None:
+                self.do(f"removed the user {name}", "userdel", name)
+                self.leave_home(now[5], prior)
+            elif was is not None and now is not None and was[2:] != now[2:]:
+                home, shell = was[5:7]
+                self.do(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
+        for thing, prior in self.known("group"):
+            name, there = thing["key"], accounts("group")
+            if name not in prior.facts["groups"] and name in there:
+                if any(fields[3] == there[name][2] for fields in accounts("passwd").values()):
+                    self.leave(f"group {name}", "is a user's own")
+                else:
+                    self.do(f"removed the group {name}", "groupdel", name)
+
+    def leave_home(self, home: str, prior: Prior) -> None:
+        """The home of a user that is gone stays where something is in it."""
+        if os.path.isdir(home) and prior.path(home) is None:
+            self.take_away(home)
+
+    def kernel(self) -> None:
+        """Settings, interfaces, tables of rules."""
+        for thing, prior in self.known("sysctl"):
+            key = thing["key"]
+            path = key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
+            was, file = prior.facts["sysctls"].get(path), Path("/proc/sys", path)
+            if was is not None and file.exists() and file.read_text().strip() != was:
+                self.change(f"{key} is {was} again", lambda file=file, was=was: file.write_text(was))
+        for thing, prior in self.known("interface"):
+            name = thing["key"]
+            if name in interfaces() and name not in prior.facts["interfaces"]:
+                self.do(f"removed the interface {name}", "ip", "link", "delete", name)
+        for thing, prior in self.known("nft"):
+            table = thing["key"]
+            if table in tables() and table not in prior.facts["tables"]:
+                self.do(f"removed the table {table}", "nft", "delete", "table", *table.split())
+        for _thing, prior in self.known("hostname"):
+            was = prior.facts["hostname"]
+            if os.uname().nodename != was:
+                self.do(f"the host is called {was} again", "hostname", was)
+
+    def name_the_rest(self) -> None:
+        """Kernel modules stay loaded till the next boot."""
+        for thing in self.given["things"]:
+            if thing["kind"] == "module":
+                self.leave(f"kernel module {thing['key']}", "stays loaded until the next boot")
+
+    def forget(self) -> None:
+        """These roles have left. What others have as well keeps the look before them."""
+        for kind, key, roles in self.given["handed"]:
+            self.index.handed[f"{kind} {key}"] = self.index.before(kind, key, roles)
+        for thing in self.given["things"]:
+            self.index.handed.pop(f"{thing['kind']} {thing['key']}", None)
+        for path in self.data:
+            self.index.handed[f"directory {path}"] = self.index.before("directory", path, self.known_roles())
+        for role in set(self.given["roles"]).difference(self.unknown()):
+            self.index.roles.pop(role, None)
+        self.index.save()
+
+
+def fstab(text: bytes) -> dict[str, str]:
+    """Mount point → its line in fstab."""
+    found = {}
+    for line in text.decode(errors="replace").splitlines():
+        fields = line.split()
+        if len(fields) > 2 and not fields[0].startswith("#"):
+            found[fields[1].replace("\\040", " ")] = line
+    return found
+
+
+def is_filled(folder: str) -> bool:
+    """Whether something lies in a directory, or below its directories."""
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return False
+    return any(names for _top, _folders, names in os.walk(folder))
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all; owner and mode stay where there was one."""
+    part = path.with_name(f".{path.name}.causeway-part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+        handle.write(data)
+    with suppress(FileNotFoundError):
+        status = os.stat(path)
+        os.chown(part, status.st_uid, status.st_gid)
+        os.chmod(part, stat.S_IMODE(status.st_mode))
+    try:
+        part.replace(path)
+    except OSError:  # a mounted file, as /etc/hosts in a container, can only be written into
+        path.write_bytes(data)
+        part.unlink()
+
+
+def move(path: str, target: Path) -> None:
+    """Move what is at a path to where nothing reads it."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    shutil.move(path, target)
+
+
+def main() -> None:
+    """Bring the node back, and say what stays."""
+    options = {
+        "roles": {"type": "list", "elements": "str", "required": True},
+        "things": {"type": "list", "elements": "dict", "required": True},
+        "staying": {"type": "list", "elements": "list", "default": []},
+        "handed": {"type": "list", "elements": "list", "default": []},
+        "salt": {"type": "str", "default": ""},
+        "purge_data": {"type": "bool", "default": False},
+        "forget": {"type": "bool", "default": False},
+        "data": {"type": "list", "elements": "str", "default": []},
+    }
+    module = AnsibleModule(argument_spec=options, supports_check_mode=True)
+    undo = Undo(module)
+    if module.params["forget"]:
+        if not module.check_mode:
+            undo.forget()
+        module.exit_json(changed=False)
+    undo.all()
+    module.exit_json(
+        changed=bool(undo.changes),
+        changes=undo.changes,
+        left=undo.left,
+        data=undo.data,
+        unknown=undo.unknown(),
+    )
+
+
+if __name__ == "__main__":
+    main()

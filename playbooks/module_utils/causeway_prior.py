@@ -1,0 +1,264 @@
+"""What a node was before its roles: looked at once, before a role first runs there, and kept on the node.
+
+Beside what is there, it keeps the content of what is small and lies where roles write: enough to give back
+what a role replaced. A later look, for roles that come later, is another one; each role has its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import subprocess
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+KEPT = Path("/var/lib/causeway/before")
+LOOKED_AT = {
+    **{"/": 2, "/usr": 3, "/var": 4, "/opt": 3, "/srv": 3, "/home": 3, "/root": 4},
+    **{"/etc": 12, "/usr/local": 6, "/usr/lib/systemd": 3, "/run/systemd": 3},
+}
+"""Where → how many levels below it: what lies deeper is not known of, unless its directory was not there."""
+VOLATILE = ("/proc", "/sys", "/dev", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
+PASSED_OVER = (*VOLATILE, "/var/lib/causeway", "/var/cache/apt")
+KEPT_WHOLE = ("/etc/", "/usr/local/", "/root/.ssh/", "/var/spool/cron/", "/home/")
+LARGEST_BYTES = 256 << 10
+MOST_BYTES = 64 << 20
+MOST_PATHS = 300_000
+UNKNOWN = "unknown"
+
+
+def said(*argv: str) -> str:
+    """What a command prints; nothing where it fails or is not there."""
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+class Prior:
+    """One look: the facts, and the archive of contents beside them."""
+
+    def __init__(self, number: int, facts: dict[str, Any]) -> None:
+        self.number, self.facts = number, facts
+
+    @classmethod
+    def load(cls, number: int) -> Prior:
+        """A look that was kept. OSError or ValueError where it cannot be read."""
+        return cls(number, json.loads(gzip.decompress((KEPT / f"{number}.json.gz").read_bytes())))
+
+    def path(self, path: str) -> list[Any] | str | None:
+        """What was at a path: [type, mode, uid, gid, target]; None for nothing, or UNKNOWN."""
+        known = self.facts["paths"]
+        if path in known:
+            return list(known[path])
+        if self.facts["cut_short"]:
+            return UNKNOWN
+        # The first directory on the way that was not there: nothing was below it.
+        way = [str(parent) for parent in [*reversed(Path(path).parents), Path(path)]]
+        for above, step in zip(way, way[1:]):  # noqa: B905, RUF007 - nodes may have Python 3.8, which has neither
+            if step not in known:
+                return None if is_listed(above) else UNKNOWN
+        return UNKNOWN
+
+    def content(self, path: str) -> bytes | None:
+        """What was in a file; None where that was not kept."""
+        try:
+            with tarfile.open(KEPT / f"{self.number}.tar.gz") as archive:
+                member = archive.extractfile(path.lstrip("/"))
+                return member.read() if member else None
+        except (KeyError, OSError, tarfile.TarError):
+            return None
+
+
+def is_listed(folder: str) -> bool:
+    """Whether a look lists what is in a directory."""
+    if any(folder == over or folder.startswith(f"{over}/") for over in PASSED_OVER):
+        return False
+    starts = [start for start in LOOKED_AT if folder == start or folder.startswith(start.rstrip("/") + "/")]
+    nearest = max(starts, key=len)
+    depth = len(Path(folder).relative_to(nearest).parts)
+    return depth < LOOKED_AT[nearest]
+
+
+def look() -> dict[str, Any]:
+    """The facts of today."""
+    paths: dict[str, list[Any]] = {}
+    for path, status in listed("/"):
+        paths[path] = described(path, status)
+        if len(paths) >= MOST_PATHS:
+            break
+    return {
+        "paths": paths,
+        "cut_short": len(paths) >= MOST_PATHS,
+        "packages": packages(),
+        "units": units(),
+        "accounts": accounts("passwd"),
+        "groups": accounts("group"),
+        "sysctls": sysctls(),
+        "interfaces": interfaces(),
+        "tables": tables(),
+        "mounts": mounts(),
+        "hostname": os.uname().nodename,
+    }
+
+
+def listed(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """What lies in a directory and below, as deep as is looked."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        try:
+            status = entry.stat(follow_symlinks=False)
+        except OSError:
+            continue
+        yield entry.path, status
+        if stat.S_ISDIR(status.st_mode) and is_listed(entry.path):
+            yield from listed(entry.path)
+
+
+def described(path: str, status: os.stat_result) -> list[Any]:
+    """[type, mode, uid, gid, target] of what is at a path."""
+    kind, target = "other", ""
+    if stat.S_ISLNK(status.st_mode):
+        kind, target = "link", os.readlink(path)  # noqa: PTH115 - pathlib would normalise it
+    elif stat.S_ISDIR(status.st_mode):
+        kind = "directory"
+    elif stat.S_ISREG(status.st_mode):
+        kind = "file"
+    return [kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, target]
+
+
+def at(path: str) -> list[Any] | None:
+    """What is at a path now; None for nothing."""
+    try:
+        return described(path, os.lstat(path))
+    except OSError:
+        return None
+
+
+def packages() -> dict[str, dict[str, Any]]:
+    """Name → version, whether it is held, whether it came for others."""
+    lines = said(
+        "dpkg-query",
+        "--show",
+        "--showformat=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
+    )
+    came = set(said("apt-mark", "showauto").split())
+    found = {}
+    for line in lines.splitlines():
+        name, version, want, status = line.split("\t")
+        if status == "installed":
+            found[name] = {"version": version, "held": want == "hold", "auto": name in came}
+    return found
+
+
+def units() -> dict[str, list[str]]:
+    """Unit → whether it is enabled, and active, in systemd's words."""
+    found: dict[str, list[str]] = {}
+    for line in said("systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain").splitlines():
+        name, enabled, *_ = line.split()
+        found[name] = [enabled, "inactive"]
+    for line in said("systemctl", "list-units", "--all", "--no-legend", "--no-pager", "--plain").splitlines():
+        name, load, active, *_ = line.split()
+        if load not in ("not-found", "masked"):
+            found.setdefault(name, ["", ""])[1] = active
+    return found
+
+
+def accounts(table: str) -> dict[str, list[str]]:
+    """Name → its fields in /etc/passwd or /etc/group."""
+    lines = Path("/etc", table).read_text(errors="replace").splitlines()
+    return {line.split(":")[0]: line.split(":") for line in lines if ":" in line}
+
+
+def sysctls() -> dict[str, str]:
+    """Path below /proc/sys → value, of all that can be read and written."""
+    found = {}
+    for top, _folders, names in os.walk("/proc/sys"):
+        for path in (Path(top, name) for name in names):
+            try:
+                if path.stat().st_mode & 0o200:
+                    found[str(path.relative_to("/proc/sys"))] = path.read_text().strip()
+            except (OSError, UnicodeDecodeError):
+                continue
+    return found
+
+
+def interfaces() -> list[str]:
+    """The names of all network interfaces."""
+    return sorted(path.name for path in Path("/sys/class/net").iterdir())
+
+
+def tables() -> list[str]:
+    """nftables' tables, as `inet filter`."""
+    return [line.partition(" ")[2].strip() for line in said("nft", "list", "tables").splitlines()]
+
+
+def mounts() -> list[str]:
+    """Where something is mounted."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line.split()[4].replace("\\040", " ") for line in lines]
+
+
+class Index:
+    """Which look was before what.
+
+    `roles`: role → number; None for a role that was there before anybody looked. `handed`: kind and key of
+    what a role had that has left, and another one still has → number.
+    """
+
+    def __init__(self) -> None:
+        self.roles: dict[str, int | None] = {}
+        self.handed: dict[str, int | None] = {}
+        try:
+            known = json.loads((KEPT / "roles.json").read_text())
+            self.roles, self.handed = dict(known["roles"]), dict(known["handed"])
+        except (OSError, ValueError, KeyError):
+            return
+
+    def before(self, kind: str, key: str, roles: Iterable[str]) -> int | None:
+        """The look before the first role that had a thing; None where there is none."""
+        numbers = [self.roles.get(role) for role in roles]
+        if (at := f"{kind} {key}") in self.handed:
+            numbers.append(self.handed[at])
+        if not numbers or None in numbers:
+            return None
+        return min(number for number in numbers if number is not None)
+
+    def next(self) -> int:
+        """The number of a new look."""
+        known = (*self.roles.values(), *self.handed.values())
+        return max((number for number in known if number is not None), default=0) + 1
+
+    def save(self) -> None:
+        """Keep it, and the looks that it needs."""
+        write(
+            KEPT / "roles.json",
+            json.dumps({"roles": self.roles, "handed": self.handed}, sort_keys=True).encode(),
+        )
+        used = {str(number) for number in (*self.roles.values(), *self.handed.values()) if number is not None}
+        for path in KEPT.glob("[0-9]*.*"):
+            if path.name.partition(".")[0] not in used:
+                path.unlink()
+
+
+def keep_facts(number: int, facts: dict[str, Any]) -> None:
+    """Write a look down."""
+    write(KEPT / f"{number}.json.gz", gzip.compress(json.dumps(facts, separators=(",", ":")).encode(), 3))
+
+
+def write(path: Path, data: bytes) -> None:
+    """Whole or not at all, for root only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    part = path.with_name(f".{path.name}.part")
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    part.replace(path)

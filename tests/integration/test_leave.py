@@ -1,0 +1,112 @@
+"""Roles that leave: out of the declaration, off the nodes, and the nodes as they were. One story."""
+
+import json
+import subprocess
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.integration.checkout import Checkout, commit, region, wait_for
+from tests.integration.photograph import photograph
+
+PROVES = ("consul", "drift")
+TOOLS = ("consul",)
+NODES = ("tokyo-control-0", "tokyo-gpu-0")
+SETTINGS, EDITED = "/etc/default/consul", "EDITED=at-night"
+
+
+def declared(checkout: Checkout, **more: Any) -> dict[str, Any]:
+    regions = [region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": 1})]
+    return {"name": "pacific", "regions": regions, **more}
+
+
+def pictures(checkout: Checkout) -> dict[str, set[str]]:
+    return {node: photograph(partial(checkout.on_node, node, "sh", "-c")) for node in NODES}
+
+
+@pytest.fixture(scope="module")
+def before(checkout: Checkout) -> dict[str, set[str]]:
+    """The nodes without the role, which then comes; somebody edits a file of it."""
+    checkout.declare(declared(checkout))
+    commit(checkout.folder)
+    checkout.up()
+    taken = pictures(checkout)
+    checkout.declare(declared(checkout, discovery={"kind": "consul"}))
+    assert "0 failed, 0 unreachable" in checkout.up()
+    assert pictures(checkout) != taken
+    checkout.on_node(NODES[1], "sh", "-c", f"echo {EDITED} >> {SETTINGS}")
+    return taken
+
+
+def test_what_would_be_lost_waits_for_consent(checkout: Checkout, before: dict[str, set[str]]) -> None:
+    assert before
+    checkout.declare(declared(checkout))
+    printed = checkout.up(expect=1)
+    assert f"leave: [{{role: consul, hosts: [{', '.join(NODES)}]}}]" in printed
+    assert checkout.on_node(NODES[0], "systemctl", "is-active", "consul") == "active"
+
+
+def test_a_run_that_is_killed_while_a_role_leaves_is_completed(
+    checkout: Checkout, before: dict[str, set[str]]
+) -> None:
+    assert before
+    checkout.declare(declared(checkout, leave=[{"role": "consul", "hosts": ["all"]}]))
+    process = checkout.start("up", checkout.stack)
+    gone = (
+        "podman",
+        "exec",
+        f"cw-{checkout.stack}-{NODES[0]}",
+        "test",
+        "!",
+        "-e",
+        "/etc/consul.d/consul.hcl",
+    )
+    wait_for(lambda: succeeds(*gone), "the role to have begun to leave")
+    checkout.kill(process)
+    assert "0 failed, 0 unreachable" in checkout.up()
+    assert checkout.changes() == {}
+
+
+def succeeds(*argv: str) -> bool:
+    return subprocess.run(argv, capture_output=True, check=False).returncode == 0
+
+
+def test_the_nodes_are_as_they_were(checkout: Checkout, before: dict[str, set[str]]) -> None:
+    after = pictures(checkout)
+    for node in NODES:
+        assert sorted(before[node] ^ after[node]) == []
+
+
+def test_no_record_has_it_any_more_and_nothing_differs(
+    checkout: Checkout, before: dict[str, set[str]]
+) -> None:
+    assert before
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json")
+    reports = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert {report["state"] for report in reports if "host" in report} == {"clean"}
+    for node in NODES:
+        manifest = json.loads((checkout.files / "drift" / f"{node}.json").read_text())
+        assert set(manifest["roles"]) == {"base", "drift_watch"}
+
+
+def test_data_stays_and_what_somebody_has_edited_is_kept(
+    checkout: Checkout, before: dict[str, set[str]]
+) -> None:
+    assert before
+    assert checkout.on_node(NODES[0], "ls", "/var/lib/consul/raft")
+    kept = checkout.on_node(NODES[1], "sh", "-c", f"cat /var/lib/causeway/aside/*{SETTINGS}")
+    assert EDITED in kept
+
+
+def test_a_role_that_comes_again_finds_its_data_and_leaves_by_name(
+    checkout: Checkout, before: dict[str, set[str]]
+) -> None:
+    checkout.declare(declared(checkout, discovery={"kind": "consul"}))
+    assert "0 failed, 0 unreachable" in checkout.up()
+    playbook = ["ansible-playbook", "playbooks/leave.yml", "-i", f"inventories/{checkout.stack}"]
+    said = checkout.run("exec", *playbook, "-e", "leave_roles=consul", "-e", "leave_purge_data=true")
+    assert "removed /var/lib/consul with its data" in said
+    after = pictures(checkout)
+    for node in NODES:
+        assert sorted(before[node] ^ after[node]) == []
