@@ -61,6 +61,7 @@ MACHINES: dict[str, Any] = {
         )
     ],
     "waves": [["tokyo"], ["osaka"]],
+    "leave": [{"role": "consul", "hosts": ["tokyo-control-0"]}],
 }  # fmt: skip
 for file in sorted((File(__file__).parents[1] / "texts").glob("*.yml")):
     MACHINES |= YAML(typ="safe", pure=True).load(file.read_text())  # what a capability has declared
