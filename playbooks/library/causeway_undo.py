@@ -506,6 +506,8 @@ class Undo:
                 self.do(f"removed the table {table}", "nft", "delete", "table", *table.split())
         for _thing, prior in self.known("hostname"):
             was = prior.facts["hostname"]
+            for path in ("/etc/hostname", "/etc/machine-info"):
+                self.give_back(path, prior)
             if os.uname().nodename != was:
                 self.do(f"the host is called {was} again", "hostname", was)
 

@@ -189,5 +189,5 @@ def test_a_down_that_takes_the_roles_off_gives_everything_back(
     assert f"Stack {checkout.stack} is gone: nothing is left of it." in said
     after = pictures(machines)
     for name in NAMES:
-        assert sorted(before[name] ^ after[name]) == []
+        assert not before[name] ^ after[name], "\n".join(sorted(before[name] ^ after[name]))
     assert not checkout.files.exists()

@@ -75,7 +75,7 @@ def succeeds(*argv: str) -> bool:
 def test_the_nodes_are_as_they_were(checkout: Checkout, before: dict[str, set[str]]) -> None:
     after = pictures(checkout)
     for node in NODES:
-        assert sorted(before[node] ^ after[node]) == []
+        assert not before[node] ^ after[node], "\n".join(sorted(before[node] ^ after[node]))
 
 
 def test_no_record_has_it_any_more_and_nothing_differs(
@@ -109,4 +109,4 @@ def test_a_role_that_comes_again_finds_its_data_and_leaves_by_name(
     assert "removed /var/lib/consul with its data" in said
     after = pictures(checkout)
     for node in NODES:
-        assert sorted(before[node] ^ after[node]) == []
+        assert not before[node] ^ after[node], "\n".join(sorted(before[node] ^ after[node]))
