@@ -347,6 +347,10 @@ class Undo:
         things = sorted(self.known(*PATHS), key=lambda pair: str(pair[0]["key"]), reverse=True)
         for thing, prior in things:
             self.give_back(thing["key"], prior)
+        # Once all is gone: to a role that came later, what an earlier one has made is what was there before.
+        for thing, prior in things:
+            if prior.path(thing["key"]) is None:
+                self.take_parents(thing["key"], prior)
 
     def give_back(self, path: str, prior: Prior) -> None:
         """One path, as it was."""
@@ -355,7 +359,6 @@ class Undo:
             self.leave(path, "nobody has looked what was there before")
         elif was is None:
             self.take_away(path)
-            self.take_parents(path, prior)
         elif not self.is_as_before(path, prior):
             self.restore(path, list(was), prior)
 

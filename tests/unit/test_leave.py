@@ -209,6 +209,19 @@ def test_what_two_roles_had_is_given_back_by_the_last_as_it_was_before_the_first
     assert list(node.kept.glob("[0-9]*")) == []
 
 
+def test_a_directory_goes_that_the_first_role_made_and_the_second_found(node: Node) -> None:
+    folder = node.etc / "causeway"
+    node.look("ours")
+    (folder / "z").mkdir(parents=True)
+    (folder / "z" / "first").write_text("1")
+    node.look("theirs")
+    (folder / "second").write_text("2")
+    first, second = sealed(folder / "z" / "first"), sealed(folder / "second")
+    theirs = [{**second, "roles": ["theirs"]}, {"kind": "directory", "key": str(folder), "roles": ["theirs"]}]
+    node.leave(first, *theirs, roles=["ours", "theirs"])
+    assert not folder.exists()
+
+
 def test_a_second_call_finds_nothing_to_do(node: Node) -> None:
     (node.etc / "a").write_text("before\n")
     node.look("ours", "kept")
