@@ -287,8 +287,10 @@ class Undo:
                 self.hold(name, was, now[name])
         if not brought:
             return
-        names = [name for name, _prior in brought]
-        names += self.came_along(names, [prior for _name, prior in brought], wanted)
+        names = self.free([name for name, _prior in brought], now)
+        if not names:
+            return
+        names += self.came_along(names, now, [prior for _name, prior in brought], wanted)
         data = [] if self.purge else list(self.data_of(names, brought[0][1]))
         for folder in data:
             self.put_away(folder)
@@ -309,12 +311,26 @@ class Undo:
         if was["version"] != now["version"]:
             self.leave(f"package {name}", f"is {now['version']}, was {was['version']}")
 
-    def came_along(self, names: list[str], priors: list[Prior], wanted: set[str]) -> list[str]:
-        """Of what nobody needs without these packages, what was not there before them."""
-        text = said("apt-get", "--simulate", "--quiet", *ONLY_DEPENDS, "purge", "--autoremove", *names)
+    def free(self, names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
+        """Those of the packages that nothing needs but what goes, too; the others are named."""
+        if not others_in(taken_by(names), names, now):
+            return names
+        free = []
+        for name in names:
+            if others := others_in(taken_by([name]), names, now):
+                self.leave(f"package {name}", f"is needed by {', '.join(others)}")
+            else:
+                free.append(name)
+        return free
+
+    def came_along(
+        self, names: list[str], now: dict[str, dict[str, Any]], priors: list[Prior], wanted: set[str]
+    ) -> list[str]:
+        """Of what came for others and nobody needs without these packages, what was not there before them."""
         before = set().union(*(prior.facts["packages"] for prior in priors))
-        gone = [line.split()[1] for line in text.splitlines() if line.startswith(("Purg ", "Remv "))]
-        return [name for name in gone if name not in before and name not in wanted and name not in names]
+        gone = taken_by(names, "--autoremove", *ONLY_DEPENDS)
+        auto = (name for name in gone if now.get(name, {}).get("auto"))
+        return [name for name in auto if name not in before and name not in wanted and name not in names]
 
     def data_of(self, names: list[str], prior: Prior) -> Iterator[str]:
         """Directories of these packages and of these roles that have data in them."""
@@ -531,6 +547,18 @@ class Undo:
         for role in set(self.given["roles"]).difference(self.unknown()):
             self.index.roles.pop(role, None)
         self.index.save()
+
+
+def taken_by(names: list[str], *options: str) -> list[str]:
+    """The packages that apt would take away with these."""
+    text = said("apt-get", "--simulate", "--quiet", *options, "purge", *names)
+    words = (line.split() for line in text.splitlines() if line.startswith(("Purg ", "Remv ")))
+    return [word[1].partition(":")[0] for word in words]
+
+
+def others_in(taken: list[str], names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
+    """Of what would go, what somebody has asked for. What came for others has those among them, or goes."""
+    return [name for name in taken if name not in names and name in now and not now[name]["auto"]]
 
 
 def fstab(text: bytes) -> dict[str, str]:

@@ -342,3 +342,25 @@ def test_a_role_of_which_nobody_knows_what_was_before_stays_until_it_is_named() 
     manifest = Manifest(host="n", roles={"base": RoleManifest(), "consul": RoleManifest(stays=True)})
     assert leaving_roles(manifest, ["base"]) == []
     assert leaving_roles(manifest, ["base"], ["consul"]) == ["consul"]
+
+
+def test_no_package_goes_that_somebody_needs(node: Node) -> None:
+    """Whoever has installed something since that stands on a package of ours keeps both."""
+    needs = {"ours": ["ours", "plugin"], "yaml": ["yaml", "ansible"]}
+
+    def said(*argv: str) -> str:
+        assert argv[:2] == ("apt-get", "--simulate")
+        taken = {gone for name in argv[argv.index("purge") + 1 :] for gone in needs[name]}
+        if "--autoremove" in argv:
+            taken |= {"lib", "before"}
+        return "".join(f"Purg {name} [1]\n" for name in sorted(taken))
+
+    names = ("ours", "yaml", "ansible", "lib", "plugin", "before")
+    now = {name: {"auto": name in ("lib", "before", "plugin"), "held": False} for name in names}
+    prior = SimpleNamespace(facts={"packages": {"before": {}}})
+    params = {"roles": [], "things": [], "staying": [], "purge_data": False, "data": []}
+    undo = node.undo.Undo(SimpleNamespace(params=params, check_mode=False))
+    with patch.object(node.undo, "said", said):
+        assert undo.free(["ours", "yaml"], now) == ["ours"]
+        assert undo.came_along(["ours"], now, [prior], set()) == ["lib", "plugin"]
+    assert undo.left == ["package yaml: is needed by ansible"]
