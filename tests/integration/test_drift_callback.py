@@ -21,6 +21,11 @@ TASKS = """
 - name: Write a secret
   ansible.builtin.copy: {{content: hunter2, dest: "{there}/secret", mode: "0600"}}
   no_log: true
+- name: Write secrets
+  ansible.builtin.copy: {{content: "{{{{ secret.text }}}}", dest: "{there}/{{{{ secret.name }}}}.key", mode: "0600"}}
+  loop: "{{{{ secrets }}}}"
+  loop_control: {{loop_var: secret, label: "{{{{ secret.name }}}}"}}
+  no_log: true
 - name: Make folders
   ansible.builtin.file: {{path: "{there}/{{{{ item }}}}", state: directory, mode: "0755"}}
   loop: [a, b]
@@ -49,7 +54,7 @@ HANDLERS = """
 PLAY = """
 - hosts: all
   gather_facts: false
-  vars: {which: thing}
+  vars: {which: thing, secrets: [{name: one, text: hunter3}, {name: two, text: hunter4}]}
   tasks:
     - name: Not of a role
       ansible.builtin.copy: {content: x, dest: "{{ there }}/outside", mode: "0644"}
@@ -109,6 +114,7 @@ def test_a_task_that_changes_nothing_answers_for_what_it_compared(converge: Call
     found = claims(converge())
     assert {what: claim["changed"] for what, claim in found.items()} == {
         **dict.fromkeys(("file plain", "file secret", "directory a", "directory b"), False),
+        **dict.fromkeys(("file one.key", "file two.key"), False),
         "sysfs thing": True,
     }
     assert found["file plain"]["compared"] == {
@@ -124,6 +130,7 @@ def test_a_role_is_recorded_task_by_task(converge: Callable[..., Records]) -> No
     found = claims(records)
     assert set(found) == {
         *("file plain", "file secret", "directory a", "directory b", "sysfs thing", "directory touched"),
+        *("file one.key", "file two.key"),
     }
     assert found["file plain"]["reported"]["sha1"] == "aaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d"
     assert found["file plain"]["reported"]["mode"] == "0640"
@@ -135,7 +142,7 @@ def test_a_role_is_recorded_task_by_task(converge: Callable[..., Records]) -> No
     assert records["whole"]
     assert records["handlers"] == ["Touch"]
     assert found["file secret"]["reported"] == {}, "of a no_log task only the place"
-    assert "hunter2" not in json.dumps(records)
+    assert "hunter" not in json.dumps(records)
 
     assert converge("--check") == {}, "check mode makes nothing true"
 
