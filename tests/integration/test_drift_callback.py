@@ -22,9 +22,9 @@ TASKS = """
   ansible.builtin.copy: {{content: hunter2, dest: "{there}/secret", mode: "0600"}}
   no_log: true
 - name: Write secrets
-  ansible.builtin.copy: {{content: "{{{{ secret.text }}}}", dest: "{there}/{{{{ secret.name }}}}.key", mode: "0600"}}
-  loop: "{{{{ secrets }}}}"
-  loop_control: {{loop_var: secret, label: "{{{{ secret.name }}}}"}}
+  ansible.builtin.copy: {{content: "{{{{ one.text }}}}", dest: "{there}/{{{{ one.name }}}}.key", mode: "0600"}}
+  loop: [{{name: one, text: hunter3}}, {{name: two, text: hunter4}}]
+  loop_control: {{loop_var: one, label: "{{{{ one.name }}}}"}}
   no_log: true
 - name: Make folders
   ansible.builtin.file: {{path: "{there}/{{{{ item }}}}", state: directory, mode: "0755"}}
@@ -54,7 +54,7 @@ HANDLERS = """
 PLAY = """
 - hosts: all
   gather_facts: false
-  vars: {which: thing, secrets: [{name: one, text: hunter3}, {name: two, text: hunter4}]}
+  vars: {which: thing}
   tasks:
     - name: Not of a role
       ansible.builtin.copy: {content: x, dest: "{{ there }}/outside", mode: "0644"}
@@ -196,7 +196,7 @@ REPAIR = """
   tasks:
     - ansible.builtin.add_host:
         name: node
-        causeway_settled_tasks: {one: [Write, Make folders, Touch, Look, "Here"], other: [Write a secret]}
+        causeway_settled_tasks: {one: [Write, Write secrets, Make folders, Touch, Look, "Here"], other: [Write a secret]}
 - hosts: all
   gather_facts: false
   vars: {which: thing}
