@@ -22,7 +22,8 @@ TASKS = """
   ansible.builtin.copy: {{content: hunter2, dest: "{there}/secret", mode: "0600"}}
   no_log: true
 - name: Write secrets
-  ansible.builtin.copy: {{content: "{{{{ one.text }}}}", dest: "{there}/{{{{ one.name }}}}.key", mode: "0600"}}
+  ansible.builtin.copy:
+    {{content: "{{{{ one.text }}}}", dest: "{there}/{{{{ one.name }}}}.key", mode: "0600"}}
   loop: [{{name: one, text: hunter3}}, {{name: two, text: hunter4}}]
   loop_control: {{loop_var: one, label: "{{{{ one.name }}}}"}}
   no_log: true
@@ -196,7 +197,9 @@ REPAIR = """
   tasks:
     - ansible.builtin.add_host:
         name: node
-        causeway_settled_tasks: {one: [Write, Write secrets, Make folders, Touch, Look, "Here"], other: [Write a secret]}
+        causeway_settled_tasks:
+          one: [Write, Write secrets, Make folders, Touch, Look, "Here"]
+          other: [Write a secret]
 - hosts: all
   gather_facts: false
   vars: {which: thing}
