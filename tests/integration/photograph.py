@@ -19,7 +19,15 @@ ip -4 route
 OF_THEIR_OWN = (
     *("/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/mtab"),
     *("/etc/subuid", "/etc/subgid", "/etc/.pwd.lock", "/etc/machine-id"),
-    *("active user", "active session", "active systemd-", "active apt-", "active dpkg-", "active logrotate"),
+    *(
+        "unit file session-",
+        "active user",
+        "active session",
+        "active systemd-",
+        "active apt-",
+        "active dpkg-",
+        "active logrotate",
+    ),
     *("active fstrim", "active e2scrub", "active getty", "active console-getty", "net.ipv4.tcp_fastopen_key"),
     *("vm.stat_refresh", "_chrony:", "ceph:", "dnsmasq:"),
 )
