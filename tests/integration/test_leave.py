@@ -13,6 +13,8 @@ from tests.integration.photograph import photograph
 PROVES = ("consul", "drift")
 TOOLS = ("consul",)
 NODES = ("tokyo-control-0", "tokyo-gpu-0")
+HOSTS = "  /etc/hosts"
+"""The file of `base`, which has fewer names while the discovery is declared that answers for the others."""
 SETTINGS, EDITED = "/etc/default/consul", "EDITED=at-night"
 
 
@@ -109,4 +111,5 @@ def test_a_role_that_comes_again_finds_its_data_and_leaves_by_name(
     assert "removed /var/lib/consul with its data" in said
     after = pictures(checkout)
     for node in NODES:
-        assert not before[node] ^ after[node], "\n".join(sorted(before[node] ^ after[node]))
+        changed = {line for line in before[node] ^ after[node] if not line.endswith(HOSTS)}
+        assert not changed, "\n".join(sorted(changed))
