@@ -191,15 +191,14 @@ class Undo:
 
     def all(self) -> None:
         """Everything, in an order in which one makes way for the next."""
-        folders = list(self.folders_of_units())
+        folders = self.note_folders()
         self.stop()
         self.set_aside()
         self.unmount()
         self.uninstall()
         self.give_back_paths()
-        for folder, roles in folders:
-            prior = self.prior("directory", folder, roles)
-            if prior is not None and prior.path(folder) is None:
+        for folder, prior in folders:
+            if prior.path(folder) is None:
                 self.take_away(folder)
         self.restart()
         self.accounts()
@@ -218,6 +217,30 @@ class Undo:
                 self.do(f"stopped {unit}", "systemctl", "stop", unit)
             if now[unit][0].startswith("enabled") and not enabled.startswith("enabled"):
                 self.do(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
+
+    def note_folders(self) -> list[tuple[str, Prior]]:
+        """Directories of units and accounts, with what was before them.
+
+        Noted before anything goes: once the unit and the account are gone, nobody else tells of them, neither
+        to a run that goes on after a kill nor to a role that comes again and finds its data.
+        """
+        for folder, roles in [*self.folders_of_units(), *self.homes()]:
+            self.index.handed[f"directory {folder}"] = self.index.before("directory", folder, roles)
+        if not self.module.check_mode:
+            self.index.save()
+        numbers = {self.index.roles.get(role) for role in self.known_roles()}
+        noted = [key.partition(" ")[2] for key, number in self.index.handed.items() if number in numbers]
+        folders = ((folder, self.prior("directory", folder, ())) for folder in noted)
+        governed = {(thing["kind"], thing["key"]) for thing in self.given["things"]}
+        free = [(folder, prior) for folder, prior in folders if ("directory", folder) not in governed]
+        return [(folder, prior) for folder, prior in free if prior and folder not in self.kept_paths]
+
+    def homes(self) -> Iterator[tuple[str, list[str]]]:
+        """Homes of accounts that were not there, with the roles that have those."""
+        there = accounts("passwd")
+        for thing, prior in self.known("user"):
+            if thing["key"] in there and thing["key"] not in prior.facts["accounts"]:
+                yield there[thing["key"]][5], thing["roles"]
 
     def folders_of_units(self) -> Iterator[tuple[str, list[str]]]:
         """Directories that systemd makes for units, with the roles that have those."""
@@ -490,7 +513,6 @@ class Undo:
             now = accounts("passwd").get(name)
             if was is None and now is not None:
                 self.do(f"removed the user {name}", "userdel", name)
-                self.leave_home(now[5], prior)
             elif was is not None and now is not None and was[2:] != now[2:]:
                 home, shell = was[5:7]
                 self.do(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
@@ -501,11 +523,6 @@ class Undo:
                     self.leave(f"group {name}", "is a user's own")
                 else:
                     self.do(f"removed the group {name}", "groupdel", name)
-
-    def leave_home(self, home: str, prior: Prior) -> None:
-        """The home of a user that is gone stays where something is in it."""
-        if os.path.isdir(home) and prior.path(home) is None:
-            self.take_away(home)
 
     def kernel(self) -> None:
         """Settings, interfaces, tables of rules."""
@@ -544,6 +561,9 @@ class Undo:
             self.index.handed.pop(f"{thing['kind']} {thing['key']}", None)
         for path in self.data:
             self.index.handed[f"directory {path}"] = self.index.before("directory", path, self.known_roles())
+        folders = (key for key in self.index.handed if key.startswith("directory "))
+        for key in [key for key in folders if not os.path.isdir(key.partition(" ")[2])]:
+            del self.index.handed[key]
         for role in set(self.given["roles"]).difference(self.unknown()):
             self.index.roles.pop(role, None)
         self.index.save()
