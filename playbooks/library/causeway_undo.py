@@ -225,12 +225,13 @@ class Undo:
         to a run that goes on after a kill nor to a role that comes again and finds its data.
         """
         for folder, roles in [*self.folders_of_units(), *self.homes()]:
-            self.index.handed[f"directory {folder}"] = self.index.before("directory", folder, roles)
+            for role in roles:
+                known = self.index.folders.setdefault(role, [])
+                known += [folder] * (folder not in known)
         if not self.module.check_mode:
             self.index.save()
-        numbers = {self.index.roles.get(role) for role in self.known_roles()}
-        noted = [key.partition(" ")[2] for key, number in self.index.handed.items() if number in numbers]
-        folders = ((folder, self.prior("directory", folder, ())) for folder in noted)
+        noted = [(folder, role) for role in self.known_roles() for folder in self.index.folders.get(role, ())]
+        folders = ((folder, self.prior("directory", folder, [role])) for folder, role in noted)
         governed = {(thing["kind"], thing["key"]) for thing in self.given["things"]}
         free = [(folder, prior) for folder, prior in folders if ("directory", folder) not in governed]
         return [(folder, prior) for folder, prior in free if prior and folder not in self.kept_paths]
@@ -566,6 +567,7 @@ class Undo:
             del self.index.handed[key]
         for role in set(self.given["roles"]).difference(self.unknown()):
             self.index.roles.pop(role, None)
+            self.index.folders.pop(role, None)
         self.index.save()
 
 

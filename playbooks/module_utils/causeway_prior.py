@@ -210,15 +210,18 @@ class Index:
     """Which look was before what.
 
     `roles`: role → number; None for a role that was there before anybody looked. `handed`: kind and key of
-    what a role had that has left, and another one still has → number.
+    what a role had that has left, and another one still has → number. `folders`: role that is leaving →
+    directories that systemd and accounts have made for it.
     """
 
     def __init__(self) -> None:
         self.roles: dict[str, int | None] = {}
         self.handed: dict[str, int | None] = {}
+        self.folders: dict[str, list[str]] = {}
         try:
             known = json.loads((KEPT / "roles.json").read_text())
             self.roles, self.handed = dict(known["roles"]), dict(known["handed"])
+            self.folders = dict(known["folders"])
         except (OSError, ValueError, KeyError):
             return
 
@@ -240,7 +243,7 @@ class Index:
         """Keep it, and the looks that it needs."""
         write(
             KEPT / "roles.json",
-            json.dumps({"roles": self.roles, "handed": self.handed}, sort_keys=True).encode(),
+            json.dumps(vars(self), sort_keys=True).encode(),
         )
         used = {str(number) for number in (*self.roles.values(), *self.handed.values()) if number is not None}
         for path in KEPT.glob("[0-9]*.*"):
