@@ -35,7 +35,7 @@ short_description: Bring a node back to what it was before roles that leave it
 description:
   - Stops what the roles started, takes away what they brought, and gives back what they replaced, thing by
     thing, from their record and from the look before them (M(causeway_before)).
-  - What somebody has changed since is moved to /var/lib/causeway/aside. Directories with data stay, as does
+  - What somebody has changed since is copied to /var/lib/causeway/aside first. Directories with data stay, as does
     all of which nobody knows what was before it; both are named.
   - May be killed at any moment, and started again.
 options:
@@ -114,8 +114,6 @@ ONLY_DEPENDS = (
 )
 """That somebody may like a package is no reason for it to stay: nobody had it before."""
 FOLDERS = {"StateDirectory": "/var/lib", "LogsDirectory": "/var/log", "CacheDirectory": "/var/cache"}
-LIVE = frozenset(("check", "effective", "listing", "live", "privilege", "traffic"))
-"""Kinds that follow from others: nothing is to be done about them."""
 
 
 class Undo:

@@ -241,10 +241,7 @@ class Index:
 
     def save(self) -> None:
         """Keep it, and the looks that it needs."""
-        write(
-            KEPT / "roles.json",
-            json.dumps(vars(self), sort_keys=True).encode(),
-        )
+        write(KEPT / "roles.json", json.dumps(vars(self), sort_keys=True).encode())
         used = {str(number) for number in (*self.roles.values(), *self.handed.values()) if number is not None}
         for path in KEPT.glob("[0-9]*.*"):
             if path.name.partition(".")[0] not in used:
