@@ -35,8 +35,8 @@ short_description: Bring a node back to what it was before roles that leave it
 description:
   - Stops what the roles started, takes away what they brought, and gives back what they replaced, thing by
     thing, from their record and from the look before them (M(causeway_before)).
-  - What somebody has changed since is copied to /var/lib/causeway/aside first. Directories with data stay, as does
-    all of which nobody knows what was before it; both are named.
+  - What somebody has changed since is copied to /var/lib/causeway/aside first. Directories with data
+    stay, as does all of which nobody knows what was before it; both are named.
   - May be killed at any moment, and started again.
 options:
   roles:
