@@ -172,6 +172,8 @@ class Run:
             os.write(log, f"{step.command[0]} does not start: {error}\n".encode())
             return False
         self.processes[step.label] = process
+        if self.interrupted:  # while it was being started: `interrupt` did not know of it
+            self._end_soon(process)
         try:
             return await asyncio.wait_for(process.wait(), LIMIT_S) == 0
         except TimeoutError:
@@ -185,7 +187,11 @@ class Run:
         """Start no more steps and end those that run."""
         print("\nending the steps that run …", flush=True)
         self.interrupted = True
-        self.ending += [asyncio.ensure_future(_end(process)) for process in self.processes.values()]
+        for process in self.processes.values():
+            self._end_soon(process)
+
+    def _end_soon(self, process: asyncio.subprocess.Process) -> None:
+        self.ending.append(asyncio.ensure_future(_end(process)))
 
     def report(self) -> None:
         """Print the end of each failed step's log; at the very end, where nothing is cut off, what failed."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,14 +117,14 @@ def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy = shell("busy", f"sleep 60 & echo $! >{tmp_path}/pid; wait")
+    busy = shell("busy", f"sleep 600 & echo $! >{tmp_path}/pid; wait")
 
     async def interrupted_run() -> Run:
         run = Run([busy, shell("alone", "true", alone=True)])
         task = asyncio.create_task(run.all())
         await asyncio.to_thread(wait_until_written, tmp_path / "pid")
         run.interrupt()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 3 * step_run.GRACE_S)  # a signal after the other
         await asyncio.gather(*run.ending)
         return run
 
@@ -135,6 +136,24 @@ def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
     known.add(run.ended[0], "these")
     assert known.tests == {}, "what was ended has not failed"
     assert is_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_interrupt_ends_a_step_that_is_just_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupted_run() -> Run:
+        run = Run([shell("busy", "sleep 600")])
+        start = asyncio.create_subprocess_exec
+
+        async def interrupted_start(*args: Any, **options: Any) -> asyncio.subprocess.Process:
+            process = await start(*args, **options)
+            run.interrupt()
+            return process
+
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", interrupted_start)
+        await asyncio.wait_for(run.all(), 3 * step_run.GRACE_S)
+        await asyncio.gather(*run.ending)
+        return run
+
+    assert [one.interrupted for one in asyncio.run(interrupted_run()).ended] == [True]
 
 
 def wait_until_written(path: Path) -> None:
