@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,18 @@ def _named_in(folder: Path) -> Iterator[str]:
             text = file.read_text()
             if not any(word in text for word in (*INCLUDES, DEPENDENCIES)):
                 continue  # most files, and reading YAML is slow
-            for name in _names(YAML(typ="safe").load(text)):
+            for name in _names_of(text):
                 if not isinstance(name, str) or not name or "{{" in name:
                     says = f"{file}: which role it includes cannot be told from {name!r}"
                     raise CausewayError(
                         says, hint="write the role's name: its files count as those of this one"
                     )
                 yield name
+
+
+@lru_cache(maxsize=1024)  # more files than roles have
+def _names_of(text: str) -> tuple[Any, ...]:
+    return tuple(_names(YAML(typ="safe").load(text)))
 
 
 def _names(content: Any) -> Iterator[Any]:
