@@ -10,13 +10,11 @@ import os
 import shlex
 import shutil
 import struct
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.causeway_node import Steps, make_room, move, setting_path
 
 DOCUMENTATION = r"""
 ---
@@ -54,7 +52,6 @@ left:
   type: list
   returned: always
 """
-ASIDE = Path("/var/lib/causeway/aside")
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 BITS = {0x10: "immutable", 0x20: "append-only"}
 INSTALL = (
@@ -64,30 +61,16 @@ INSTALL = (
 )
 
 
-class Preparation:
-    """Does, or in check mode only says, one thing after the other."""
+class Preparation(Steps):
+    """One obstacle after the other, in an order in which one makes way for the next."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        self.module = module
+        super().__init__(module)
         self.todo = module.params["obstacles"]
         self.consent = module.params["remove_added"]
-        self.aside = ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
-        self.changes: list[str] = []
-        self.left: list[str] = []
-
-    def do(self, what: str, action: Callable[[], Any]) -> None:
-        """Make a change, unless in check mode, and note it."""
-        if not self.module.check_mode:
-            action()
-        self.changes.append(what)
-
-    def command(self, *argv: str) -> int:
-        """Run a command; its exit status."""
-        quietly = {"DEBIAN_FRONTEND": "noninteractive"}
-        return int(self.module.run_command(list(argv), environ_update=quietly)[0])
 
     def all(self) -> None:
-        """Everything, in an order in which one makes way for the next."""
+        """Everything."""
         for path in self.todo.get("thaw", ()):
             self.thaw(path)
         for path, names in self.todo.get("attributes", {}).items():
@@ -129,13 +112,13 @@ class Preparation:
     def has(self, name: str, version: str) -> bool:
         """Whether a package has this version or a newer one: it may have been updated since the scan."""
         query = ["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", name]
-        state, _, installed = str(self.module.run_command(query)[1]).partition(" ")
+        state, _, installed = self.command(*query)[1].partition(" ")
         at_least = ("dpkg", "--compare-versions", installed, "ge", version)
-        return state == "installed" and self.command(*at_least) == 0
+        return state == "installed" and self.command(*at_least)[0] == 0
 
     def update(self, name: str, version: str) -> None:
         """The sealed version, else what the archive has by now; nothing is downgraded for it."""
-        if self.command(*INSTALL, f"{name}={version}") != 0:
+        if self.command(*INSTALL, f"{name}={version}")[0] != 0:
             self.command(*INSTALL, name)
 
     def added(self) -> None:
@@ -184,12 +167,12 @@ class Preparation:
     def away(self, path: str, why: str) -> None:
         """Move a path to where nothing reads it."""
         if os.path.lexists(path):
-            target = self.aside / path.lstrip("/")
+            target = self.put_aside(path)
             self.do(f"{path}: {why}", lambda: move(path, target))
 
     def take_out(self, path: str, keys: list[str]) -> None:
         """Take keys out of a file of authorised keys; the file as it was is kept."""
-        file, target = Path(path), self.aside / path.lstrip("/")
+        file, target = Path(path), self.put_aside(path)
         make_room(target)
         # The folder is a user's own: nothing that lies there is followed or written through.
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as handle:
@@ -229,11 +212,6 @@ def without(path: str, name: str) -> None:
     """Take an extended attribute away: an ACL, a capability."""
     with suppress(FileNotFoundError, OSError):  # gone meanwhile: the scan that follows tells
         os.removexattr(path, name, follow_symlinks=False)
-
-
-def setting_path(key: str) -> str:
-    """A sysctl's path below /proc/sys, as the probe has it: a module sees nothing of the checkout."""
-    return key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
 
 
 def below(starts: list[str]) -> list[str]:
@@ -276,18 +254,6 @@ def nudge(path: str) -> None:
     """Change a file by an empty line."""
     with open(path, "a") as file:
         file.write("\n")
-
-
-def make_room(target: Path) -> None:
-    """The directory for a thing that is moved away; for root only."""
-    ASIDE.mkdir(mode=0o700, parents=True, exist_ok=True)
-    target.parent.mkdir(parents=True, exist_ok=True)
-
-
-def move(path: str, target: Path) -> None:
-    """Move, also from one file system to another."""
-    make_room(target)
-    shutil.move(path, target)
 
 
 def main() -> None:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import stat
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.causeway_node import PART, Steps, make_room, move, replace, setting_path
+from ansible.module_utils.causeway_packages import NO_DATA, Packages
 from ansible.module_utils.causeway_prior import (
     UNKNOWN,
     Index,
@@ -22,7 +22,6 @@ from ansible.module_utils.causeway_prior import (
     at,
     interfaces,
     mounts,
-    packages,
     said,
     tables,
     units,
@@ -101,35 +100,21 @@ unknown:
   type: list
   returned: always
 """
-ASIDE = Path("/var/lib/causeway/aside")
 PATHS = ("file", "directory", "link", "absent")
-NO_DATA = ("/etc/", "/usr/", "/run/")
-"""Whatever lies in a role's directory here is no data."""
-WAITING = ".causeway-stays"
-"""Data whose package goes waits under a name with this end, for packages take it with them."""
-APT = ("-o", "DPkg::Lock::Timeout=300", "--yes", "--quiet")
-ONLY_DEPENDS = (
-    *("-o", "APT::AutoRemove::RecommendsImportant=false"),
-    *("-o", "APT::AutoRemove::SuggestsImportant=false"),
-)
-"""That somebody may like a package is no reason for it to stay: nobody had it before."""
 FOLDERS = {"StateDirectory": "/var/lib", "LogsDirectory": "/var/log", "CacheDirectory": "/var/cache"}
 
 
-class Undo:
-    """Does, or in check mode only says, one thing after the other."""
+class Undo(Steps):
+    """One kind of thing after the other, in an order in which one makes way for the next."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        self.module = module
+        super().__init__(module)
         self.given = module.params
         self.purge: bool = module.params["purge_data"]
         self.staying = {(kind, key) for kind, key in module.params["staying"]}
         self.kept_paths = {key for kind, key in self.staying if kind in PATHS}
-        self.aside = ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.index = Index()
         self.priors: dict[int, Prior] = {}
-        self.changes: list[str] = []
-        self.left: list[str] = []
         self.data: list[str] = list(module.params["data"])
         """Directories that stay: whoever comes next is told what was there before them."""
         self.gone: set[str] = set()
@@ -166,34 +151,13 @@ class Undo:
             else:
                 yield thing, prior
 
-    def leave(self, what: str, why: str) -> None:
-        """Note what stays."""
-        line = f"{what}: {why}"
-        if line not in self.left:
-            self.left.append(line)
-
-    # Doing
-
-    def do(self, what: str, *argv: str) -> bool:
-        """Run a command that changes something; whether it went well."""
-        self.changes.append(what)
-        if self.module.check_mode:
-            return True
-        status, out, complaint = self.module.run_command(
-            list(argv), environ_update={"DEBIAN_FRONTEND": "noninteractive"}
-        )
-        if status:
-            self.changes.pop()
-            self.leave(what, f"failed: {(complaint or out).strip()[-300:]}")
-        return bool(status == 0)
-
     def all(self) -> None:
-        """Everything, in an order in which one makes way for the next."""
+        """Everything."""
         folders = self.note_folders()
         self.stop()
         self.set_aside()
         self.unmount()
-        self.uninstall()
+        self.packages().uninstall()
         self.give_back_paths()
         for folder, prior in folders:
             if prior.path(folder) is None:
@@ -212,9 +176,9 @@ class Undo:
             if unit not in now:
                 continue
             if now[unit][1] in ("active", "activating", "reloading", "failed") and active != "active":
-                self.do(f"stopped {unit}", "systemctl", "stop", unit)
+                self.run(f"stopped {unit}", "systemctl", "stop", unit)
             if now[unit][0].startswith("enabled") and not enabled.startswith("enabled"):
-                self.do(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
+                self.run(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
 
     def note_folders(self) -> list[tuple[str, Prior]]:
         """Directories of units and accounts, with what was before them.
@@ -254,11 +218,9 @@ class Undo:
             path, want = thing["key"], thing.get("want") or {}
             if not self.is_changed(path, want) or self.is_as_before(path, prior):
                 continue
-            target = self.aside / path.lstrip("/")
-            self.changes.append(f"{path}: somebody has changed it; as it is, it lies in {target}")
-            if not self.module.check_mode:
-                target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                shutil.copy2(path, target, follow_symlinks=False)
+            target = self.put_aside(path)
+            what = f"{path}: somebody has changed it; as it is, it lies in {target}"
+            self.do(what, lambda path=path, target=target: keep_copy(path, target))
 
     def is_changed(self, path: str, want: dict[str, Any]) -> bool:
         """Whether a file is another one than the record has."""
@@ -284,99 +246,23 @@ class Undo:
         """What was not mounted, and its line in fstab."""
         for thing, prior in self.known("mount"):
             if thing["key"] in mounts() and thing["key"] not in prior.facts["mounts"]:
-                self.do(f"unmounted {thing['key']}", "umount", thing["key"])
+                self.run(f"unmounted {thing['key']}", "umount", thing["key"])
             before = fstab(prior.content("/etc/fstab") or b"").get(thing["key"])
             lines = Path("/etc/fstab").read_bytes().splitlines(keepends=True)
             kept = [line for line in lines if thing["key"] not in fstab(line)]
             if before is None and kept != lines:
-                self.changes.append(f"/etc/fstab without {thing['key']}")
-                if not self.module.check_mode:
-                    replace(Path("/etc/fstab"), b"".join(kept))
+                what = f"/etc/fstab without {thing['key']}"
+                self.do(what, lambda kept=kept: replace(Path("/etc/fstab"), b"".join(kept)))
 
-    # Packages
-
-    def uninstall(self) -> None:
-        """Packages that only these roles brought, and what came with them for no one else."""
-        self.bring_back_data()
-        now, brought = packages(), []
-        wanted = {key for kind, key in self.staying if kind == "package"}
-        for thing, prior in self.known("package"):
-            name = thing["key"].partition(":")[0]
-            was = prior.facts["packages"].get(name)
-            if was is None and name in now and name not in wanted:
-                brought.append((name, prior))
-            elif was is not None and name in now:
-                self.hold(name, was, now[name])
-        if not brought:
-            return
-        names = self.free([name for name, _prior in brought], now)
-        if not names:
-            return
-        names += self.came_along(names, now, [prior for _name, prior in brought], wanted)
-        data = [] if self.purge else list(self.data_of(names, brought[0][1]))
-        for folder in data:
-            self.put_away(folder)
-        held = [name for name in names if now.get(name, {}).get("held")]
-        if held:
-            self.do(f"no longer held: {', '.join(held)}", "apt-mark", "unhold", *held)
-        shown = ", ".join(names)
-        self.do(
-            f"removed the packages {shown}", "apt-get", "purge", *APT, "--allow-change-held-packages", *names
+    def packages(self) -> Packages:
+        """Those that the roles have."""
+        return Packages(
+            self,
+            self.known("package"),
+            wanted={key for kind, key in self.staying if kind == "package"},
+            folders={thing["key"] for thing in self.given["things"] if thing["kind"] == "directory"},
+            purge=self.purge,
         )
-        self.bring_back_data()
-
-    def hold(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
-        """Whether a package that was there is held; another version stays."""
-        if was["held"] != now["held"]:
-            word = "hold" if was["held"] else "unhold"
-            self.do(f"{word} {name}", "apt-mark", word, name)
-        if was["version"] != now["version"]:
-            self.leave(f"package {name}", f"is {now['version']}, was {was['version']}")
-
-    def free(self, names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
-        """Those of the packages that nothing needs but what goes, too; the others are named."""
-        if not others_in(taken_by(names), names, now):
-            return names
-        free = []
-        for name in names:
-            if others := others_in(taken_by([name]), names, now):
-                self.leave(f"package {name}", f"is needed by {', '.join(others)}")
-            else:
-                free.append(name)
-        return free
-
-    def came_along(
-        self, names: list[str], now: dict[str, dict[str, Any]], priors: list[Prior], wanted: set[str]
-    ) -> list[str]:
-        """Of what came for others and nobody needs without these packages, what was not there before them."""
-        before = set().union(*(prior.facts["packages"] for prior in priors))
-        gone = taken_by(names, "--autoremove", *ONLY_DEPENDS)
-        auto = (name for name in gone if now.get(name, {}).get("auto"))
-        return [name for name in auto if name not in before and name not in wanted and name not in names]
-
-    def data_of(self, names: list[str], prior: Prior) -> Iterator[str]:
-        """Directories of these packages and of these roles that have data in them."""
-        own = set(said("dpkg-query", "--listfiles", *names).splitlines())
-        own |= {thing["key"] for thing in self.given["things"] if thing["kind"] == "directory"}
-        for folder in sorted(own):
-            if not folder.startswith(NO_DATA) and is_filled(folder) and prior.path(folder) is None:
-                yield folder
-
-    def put_away(self, folder: str) -> None:
-        """Rename data to where its package does not look for it."""
-        if os.path.isdir(folder) and not self.module.check_mode:  # not below one that was put away
-            with suppress(OSError):  # a mount point, which no package deletes
-                os.rename(folder, folder + WAITING)
-
-    def bring_back_data(self) -> None:
-        """Rename it back; also what a killed run has put away."""
-        for top in ("/var/lib", "/var/log", "/srv", "/opt", "/var"):
-            for path in sorted(Path(top).glob(f"*{WAITING}")) + sorted(Path(top).glob(f"*/*{WAITING}")):
-                folder = str(path)[: -len(WAITING)]
-                with suppress(OSError):
-                    if os.path.isdir(folder) and not os.listdir(folder):
-                        os.rmdir(folder)
-                    os.rename(path, folder)
 
     # Paths
 
@@ -412,7 +298,7 @@ class Undo:
         elif os.path.ismount(path):
             self.leave(path, "something is mounted there")
         elif path.startswith(NO_DATA):
-            target = self.aside / path.lstrip("/")
+            target = self.put_aside(path)
             what = f"{path}: what is left in it lies in {target}"
             self.change(what, lambda: move(path, target), gone=path)
         elif self.purge:
@@ -453,14 +339,14 @@ class Undo:
         """Put something at a path in the place of what is there."""
         now = at(path)
         if now is not None and now[0] == "directory" and kind != "directory":
-            move(path, self.aside / path.lstrip("/"))
+            move(path, self.put_aside(path))
         os.makedirs(os.path.dirname(path), exist_ok=True)
         if kind == "directory":
             if now is not None and now[0] != "directory":
                 os.unlink(path)
             os.makedirs(path, exist_ok=True)
         elif kind == "link":
-            part = f"{path}.causeway-part"
+            part = f"{path}{PART}"
             with suppress(FileNotFoundError):
                 os.unlink(part)
             os.symlink(target, part)
@@ -471,22 +357,17 @@ class Undo:
         os.chown(path, uid, gid)
         os.chmod(path, mode)
 
-    def change(self, what: str, action: Any, gone: str = "") -> None:
+    def change(self, what: str, action: Callable[[], Any], gone: str = "") -> None:
         """Change something in the file system. GONE: what is not there any more afterwards."""
-        if not self.module.check_mode:
-            try:
-                action()
-            except OSError as error:
-                self.leave(what, f"failed: {error}")
-                return
-        self.changes.append(what)
-        self.gone.add(gone)
+        if self.attempt(what, action):
+            self.gone.add(gone)
 
     # What runs, who is there, what the kernel has
 
     def restart(self) -> None:
         """Units that were there, as they were."""
-        self.do("had systemd read its files again", "systemctl", "daemon-reload")
+        if not self.module.check_mode:
+            self.command("systemctl", "daemon-reload")
         now = units()
         for thing, prior in self.known("unit"):
             unit = thing["key"]
@@ -498,12 +379,12 @@ class Undo:
             enabled, active = was
             if enabled != now[unit][0] and enabled in ("enabled", "disabled", "masked"):
                 if now[unit][0].startswith("masked"):
-                    self.do(f"unmasked {unit}", "systemctl", "unmask", "--quiet", unit)
+                    self.run(f"unmasked {unit}", "systemctl", "unmask", "--quiet", unit)
                 word = {"enabled": "enable", "disabled": "disable", "masked": "mask"}[enabled]
-                self.do(f"{word} {unit}", "systemctl", word, "--quiet", unit)
+                self.run(f"{word} {unit}", "systemctl", word, "--quiet", unit)
             if active == "active":
                 # Also one that runs: what it reads was given back.
-                self.do(f"restarted {unit}", "systemctl", "restart", unit)
+                self.run(f"restarted {unit}", "systemctl", "restart", unit)
 
     def accounts(self) -> None:
         """Users and groups that were not there; those that were, as they were."""
@@ -511,40 +392,49 @@ class Undo:
             name, was = thing["key"], prior.facts["accounts"].get(thing["key"])
             now = accounts("passwd").get(name)
             if was is None and now is not None:
-                self.do(f"removed the user {name}", "userdel", name)
-            elif was is not None and now is not None and was[2:] != now[2:]:
-                home, shell = was[5:7]
-                self.do(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
+                self.run(f"removed the user {name}", "userdel", name)
+            elif was is not None and now is not None:
+                self.as_it_was(name, was, now, prior)
         for thing, prior in self.known("group"):
             name, there = thing["key"], accounts("group")
             if name not in prior.facts["groups"] and name in there:
                 if any(fields[3] == there[name][2] for fields in accounts("passwd").values()):
                     self.leave(f"group {name}", "is a user's own")
                 else:
-                    self.do(f"removed the group {name}", "groupdel", name)
+                    self.run(f"removed the group {name}", "groupdel", name)
+
+    def as_it_was(self, name: str, was: list[str], now: list[str], prior: Prior) -> None:
+        """A user who was there: home, shell and groups."""
+        home, shell = was[5:7]
+        if was[2:] != now[2:]:
+            self.run(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
+        before, today = groups_of(name, prior.facts["groups"]), groups_of(name, accounts("group"))
+        if before != today:
+            groups = ",".join(sorted(before & accounts("group").keys()))
+            self.run(f"user {name} in the groups of before", "usermod", "--groups", groups, name)
 
     def kernel(self) -> None:
         """Settings, interfaces, tables of rules."""
         for thing, prior in self.known("sysctl"):
             key = thing["key"]
-            path = key if "/" in key.partition(".")[0] else key.translate({ord("."): "/", ord("/"): "."})
+            path = setting_path(key)
             was, file = prior.facts["sysctls"].get(path), Path("/proc/sys", path)
             if was is not None and file.exists() and file.read_text().strip() != was:
                 self.change(f"{key} is {was} again", lambda file=file, was=was: file.write_text(was))
         for thing, prior in self.known("interface"):
             name = thing["key"]
             if name in interfaces() and name not in prior.facts["interfaces"]:
-                self.do(f"removed the interface {name}", "ip", "link", "delete", name)
+                self.run(f"removed the interface {name}", "ip", "link", "delete", name)
         for thing, prior in self.known("nft"):
             table = thing["key"]
             if table in tables() and table not in prior.facts["tables"]:
-                self.do(f"removed the table {table}", "nft", "delete", "table", *table.split())
+                self.run(f"removed the table {table}", "nft", "delete", "table", *table.split())
         for _thing, prior in self.known("hostname"):
             was = prior.facts["hostname"]
             for path in ("/etc/hostname", "/etc/machine-info"):
                 self.give_back(path, prior)
             if os.uname().nodename != was:
-                self.do(f"the host is called {was} again", "hostname", was)
+                self.run(f"the host is called {was} again", "hostname", was)
 
     def name_the_rest(self) -> None:
         """Kernel modules stay loaded till the next boot."""
@@ -569,16 +459,9 @@ class Undo:
         self.index.save()
 
 
-def taken_by(names: list[str], *options: str) -> list[str]:
-    """The packages that apt would take away with these."""
-    text = said("apt-get", "--simulate", "--quiet", *options, "purge", *names)
-    words = (line.split() for line in text.splitlines() if line.startswith(("Purg ", "Remv ")))
-    return [word[1].partition(":")[0] for word in words]
-
-
-def others_in(taken: list[str], names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
-    """Of what would go, what somebody has asked for. What came for others has those among them, or goes."""
-    return [name for name in taken if name not in names and name in now and not now[name]["auto"]]
+def groups_of(user: str, groups: dict[str, list[str]]) -> set[str]:
+    """The groups that name a user as a member."""
+    return {name for name, fields in groups.items() if user in fields[3].split(",")}
 
 
 def fstab(text: bytes) -> dict[str, str]:
@@ -591,33 +474,10 @@ def fstab(text: bytes) -> dict[str, str]:
     return found
 
 
-def is_filled(folder: str) -> bool:
-    """Whether something lies in a directory, or below its directories."""
-    if not os.path.isdir(folder) or os.path.islink(folder):
-        return False
-    return any(names for _top, _folders, names in os.walk(folder))
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write a file whole or not at all; owner and mode stay where there was one."""
-    part = path.with_name(f".{path.name}.causeway-part")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
-        handle.write(data)
-    with suppress(FileNotFoundError):
-        status = os.stat(path)
-        os.chown(part, status.st_uid, status.st_gid)
-        os.chmod(part, stat.S_IMODE(status.st_mode))
-    try:
-        part.replace(path)
-    except OSError:  # a mounted file, as /etc/hosts in a container, can only be written into
-        path.write_bytes(data)
-        part.unlink()
-
-
-def move(path: str, target: Path) -> None:
-    """Move what is at a path to where nothing reads it."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    shutil.move(path, target)
+def keep_copy(path: str, target: Path) -> None:
+    """Copy a file to where nothing reads it."""
+    make_room(target)
+    shutil.copy2(path, target, follow_symlinks=False)
 
 
 def main() -> None:

@@ -44,6 +44,7 @@ class Prior:
 
     def __init__(self, number: int, facts: dict[str, Any]) -> None:
         self.number, self.facts = number, facts
+        self._contents: dict[str, bytes] | None = None
 
     @classmethod
     def load(cls, number: int) -> Prior:
@@ -59,19 +60,27 @@ class Prior:
             return UNKNOWN
         # The first directory on the way that was not there: nothing was below it.
         way = [str(parent) for parent in [*reversed(Path(path).parents), Path(path)]]
-        for above, step in zip(way, way[1:]):  # noqa: B905, RUF007 - nodes may have Python 3.8, which has neither
+        for above, step in zip(way, way[1:]):  # noqa: RUF007 - nodes may have Python 3.8, which has neither
             if step not in known:
                 return None if is_listed(above) else UNKNOWN
         return UNKNOWN
 
     def content(self, path: str) -> bytes | None:
         """What was in a file; None where that was not kept."""
-        try:
-            with tarfile.open(KEPT / f"{self.number}.tar.gz") as archive:
-                member = archive.extractfile(path.lstrip("/"))
-                return member.read() if member else None
-        except (KeyError, OSError, tarfile.TarError):
-            return None
+        if self._contents is None:
+            self._contents = dict(contents(KEPT / f"{self.number}.tar.gz"))
+        return self._contents.get(path.lstrip("/"))
+
+
+def contents(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Name → content of the files of an archive: a compressed one is read from its beginning for each."""
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if handle := tar.extractfile(member):
+                    yield member.name, handle.read()
+    except (OSError, EOFError, tarfile.TarError):
+        return
 
 
 def is_listed(folder: str) -> bool:
@@ -126,7 +135,7 @@ def described(path: str, status: os.stat_result) -> list[Any]:
     """[type, mode, uid, gid, target] of what is at a path."""
     kind, target = "other", ""
     if stat.S_ISLNK(status.st_mode):
-        kind, target = "link", os.readlink(path)  # noqa: PTH115 - pathlib would normalise it
+        kind, target = "link", os.readlink(path)
     elif stat.S_ISDIR(status.st_mode):
         kind = "directory"
     elif stat.S_ISREG(status.st_mode):

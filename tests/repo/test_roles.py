@@ -5,7 +5,6 @@ features of one capability may share their scenarios, which are then beside one 
 one capability alone is tried and verified by these.
 """
 
-import importlib.util
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +15,7 @@ from ruamel.yaml import YAML
 
 from infra import capabilities
 from infra.inventory.roles import helper_roles, role_order, roles_within
+from tests import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -23,12 +23,7 @@ SCENARIOS = ("default", "alternative")
 
 
 def readme_maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("role_readme", Path(__file__).with_name("role_readme.py"))
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded.load(Path(__file__).with_name("role_readme.py"))
 
 
 @cache

@@ -7,7 +7,6 @@ import functools
 import getpass
 import hashlib
 import http.server
-import importlib.util
 import json
 import os
 import socket
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import files
+from tests.loaded import load
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = ROOT / "roles" / "artefact"
@@ -46,16 +45,6 @@ PLAY = """
       ansible.builtin.copy: {{content: "{{{{ brought | to_json }}}}", dest: {told}, mode: "0600"}}
       check_mode: false
 """
-
-
-def load(name: str) -> ModuleType:
-    file = ROLE / "filter_plugins" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 class Node:
@@ -291,7 +280,7 @@ looks = st.fixed_dictionaries(
 
 @given(st.lists(st.none() | looks, max_size=30))
 def test_few_hand_it_on_and_who_has_it_goes_first(found: list[dict[str, str] | None]) -> None:
-    filters = load("causeway_artefact")
+    filters = load(ROLE / "filter_plugins" / "causeway_artefact.py")
     known = {f"node-{n}": {"__artefact": look} if look else {} for n, look in enumerate(found)}
     seeds = filters.artefact_seeds(known, list(known))
     for among in ("tokyo consul", "shanghai consul"):

@@ -1,8 +1,6 @@
 """What the token of a kind of node may do, by Consul's rule that the longest prefix decides."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,28 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loaded import load
+
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "consul"
 
 words = st.sampled_from(["tokyo", "gpu", "a", "1", "10"])
 kinds = st.lists(st.lists(words, min_size=2, max_size=4).map("-".join), min_size=1, max_size=6, unique=True)
 
 
-def load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def access() -> ModuleType:
     """The Ansible module, beside which Ansible would put the role's own code."""
-    name = "ansible.module_utils.causeway_consul"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, name, load(name, ROLE / "module_utils" / "causeway_consul.py"))
-        return load("causeway_consul_access", ROLE / "library" / "causeway_consul_access.py")
+    return load(ROLE / "library" / "causeway_consul_access.py")
 
 
 def may(rules: dict[str, Any], resource: str, name: str) -> str:

@@ -1,23 +1,19 @@
 """What the role consul makes on the controller: tokens."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from uuid import UUID
 
 import pytest
 
+from tests.loaded import load
+
 CODE = Path(__file__).resolve().parents[2] / "roles" / "consul" / "filter_plugins" / "causeway_consul.py"
 
 
 @pytest.fixture(scope="module")
 def filters() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("causeway_consul_filters", CODE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(CODE)
 
 
 def test_a_token_is_a_uuid_of_its_secret_and_its_purpose(filters: ModuleType) -> None:

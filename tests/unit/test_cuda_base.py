@@ -1,13 +1,11 @@
 """What role `cuda_base` decides: which packages and versions, what it goes back to, how GPUs are set."""
 
-import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,18 +21,10 @@ from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from tests.loaded import load
 
 ROLE = ROOT / "roles" / "cuda_base"
 H100 = "NVIDIA H100 80GB HBM3"
-
-
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 cuda = load(ROLE / "module_utils" / "causeway_cuda.py")

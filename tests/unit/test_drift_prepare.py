@@ -1,6 +1,5 @@
 """What a repair does before the roles run, where no role of today needs it on a live node."""
 
-import importlib.util
 import os
 import subprocess
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from infra.drift.kinds.package import at_least
 from infra.drift.kinds.sysctl import setting_path
+from tests.loaded import load
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,11 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The Ansible module, to which `/proc/sys` is a folder of the test's own."""
     path = ROOT / "playbooks" / "library" / "causeway_drift_prepare.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec
-    assert spec.loader
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
+    loaded = load(path)
     own = tmp_path / "sys"
     monkeypatch.setattr(
         loaded, "Path", lambda root, *parts: own.joinpath(*parts) if root == "/proc/sys" else 0

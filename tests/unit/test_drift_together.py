@@ -1,6 +1,5 @@
 """Differences that meet: a stranger's beside a task's or an update's, one node's nonsense beside others."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -20,6 +19,7 @@ from infra.drift.manifest import Manifest, save_manifest
 from infra.drift.merge import HostSeal
 from infra.drift.record import Recorder, as_json
 from infra.drift.seal import _problems
+from tests.loaded import load
 from tests.unit.test_drift_seal import FOUND, claim, record, seal, wants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,19 +177,14 @@ def test_what_is_named_at_the_end_of_a_run_is_a_line_that_can_be_read() -> None:
 
 def prepare_module() -> ModuleType:
     path = ROOT / "playbooks" / "library" / "causeway_drift_prepare.py"
-    spec = importlib.util.spec_from_file_location("prepare", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(path)
 
 
 def test_keys_are_taken_out_without_writing_through_what_lies_in_the_users_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, victim, folder = prepare_module(), tmp_path / "passwd", tmp_path / "home" / ".ssh"
-    monkeypatch.setattr(module, "ASIDE", tmp_path / "aside")
+    monkeypatch.setattr("ansible.module_utils.causeway_node.ASIDE", tmp_path / "aside")
     folder.mkdir(parents=True)
     victim.write_text("root:x:0:0\n")
     keys = folder / "authorized_keys2"

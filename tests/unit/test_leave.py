@@ -1,10 +1,9 @@
 """Roles that leave: what they governed alone is given back, and nothing else is touched."""
 
 import hashlib
-import importlib.util
 import shutil
-import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,35 +16,24 @@ from hypothesis import strategies as st
 from infra import ROOT
 from infra.drift.leave import host_plan, leaving_roles
 from infra.drift.manifest import Entry, Manifest, RoleManifest
+from tests.loaded import load
 
-PRIOR = "ansible.module_utils.causeway_prior"
-
-
-def load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+Modules = tuple[ModuleType, ModuleType, ModuleType, ModuleType]
 
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[tuple[ModuleType, ModuleType, ModuleType]]:
-    """The look, the module that keeps it, and the one that gives back."""
-    with patch.dict(sys.modules):
-        prior = load(PRIOR, ROOT / "playbooks/module_utils/causeway_prior.py")
-        before = load("causeway_before", ROOT / "playbooks/library/causeway_before.py")
-        undo = load("causeway_undo", ROOT / "playbooks/library/causeway_undo.py")
-        yield prior, before, undo
+def modules() -> Modules:
+    """The look, where things are put aside, the module that looks, and the one that gives back."""
+    prior, shared = (import_module(f"ansible.module_utils.causeway_{name}") for name in ("prior", "node"))
+    before, undo = (load(ROOT / f"playbooks/library/causeway_{name}.py") for name in ("before", "undo"))
+    return prior, shared, before, undo
 
 
 class Node:
     """A folder that stands for a node's file system: `etc` is looked at whole, `data` holds data."""
 
-    def __init__(self, modules: tuple[ModuleType, ModuleType, ModuleType], folder: Path) -> None:
-        self.prior, self.before, self.undo = modules
+    def __init__(self, modules: Modules, folder: Path) -> None:
+        self.prior, self.shared, self.before, self.undo = modules
         self.folder, self.etc, self.data = folder, folder / "etc", folder / "data"
         self.etc.mkdir(parents=True)
         self.data.mkdir()
@@ -55,7 +43,8 @@ class Node:
                 self.prior, KEPT=self.kept, LOOKED_AT={"/": 0, str(folder): 12}, PASSED_OVER=(str(self.kept),)
             ),
             patch.multiple(self.before, KEPT=self.kept, KEPT_WHOLE=(str(folder),)),
-            patch.multiple(self.undo, ASIDE=folder / "aside", NO_DATA=(f"{self.etc}/",)),
+            patch.multiple(self.shared, ASIDE=folder / "aside"),
+            patch.multiple(self.undo, NO_DATA=(f"{self.etc}/",)),
         ]
 
     def __enter__(self) -> "Node":
@@ -103,7 +92,7 @@ class Node:
 
 
 @pytest.fixture
-def node(modules: tuple[ModuleType, ModuleType, ModuleType], tmp_path: Path) -> Iterator[Node]:
+def node(modules: Modules, tmp_path: Path) -> Iterator[Node]:
     with Node(modules, tmp_path) as made:
         yield made
 
@@ -280,7 +269,7 @@ def become(path: Path, state: tuple[str, bytes, int]) -> None:
     data=st.data(),
 )
 def test_whatever_a_role_did_to_paths_is_undone(
-    modules: tuple[ModuleType, ModuleType, ModuleType],
+    modules: Modules,
     tmp_path_factory: pytest.TempPathFactory,
     before: list[tuple[str, tuple[str, bytes, int]]],
     ours: dict[str, tuple[str, bytes, int]],
@@ -358,9 +347,10 @@ def test_no_package_goes_that_somebody_needs(node: Node) -> None:
     names = ("ours", "yaml", "ansible", "lib", "plugin", "before")
     now = {name: {"auto": name in ("lib", "before", "plugin"), "held": False} for name in names}
     prior = SimpleNamespace(facts={"packages": {"before": {}}})
-    params = {"roles": [], "things": [], "staying": [], "purge_data": False, "data": []}
-    undo = node.undo.Undo(SimpleNamespace(params=params, check_mode=False))
-    with patch.object(node.undo, "said", said):
-        assert undo.free(["ours", "yaml"], now) == ["ours"]
-        assert undo.came_along(["ours"], now, [prior], set()) == ["lib", "plugin"]
-    assert undo.left == ["package yaml: is needed by ansible"]
+    steps = node.shared.Steps(SimpleNamespace(check_mode=False))
+    packages = import_module("ansible.module_utils.causeway_packages")
+    ours = packages.Packages(steps, [], wanted=set(), folders=set(), purge=False)
+    with patch.object(packages, "said", said):
+        assert ours.free(["ours", "yaml"], now) == ["ours"]
+        assert ours.came_along(["ours"], now, [prior]) == ["lib", "plugin"]
+    assert steps.left == ["package yaml: is needed by ansible"]

@@ -1,6 +1,5 @@
 """Root writes metrics into a folder that another user may own: nothing that lies there is written through."""
 
-import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -8,17 +7,14 @@ from pathlib import Path
 import pytest
 
 from infra.drift import watch
+from tests.loaded import load
 
 GATEWAY = Path(__file__).resolve().parents[2] / "roles" / "wan_gateway" / "files" / "causeway_wan_gateway.py"
 SECRET, METRICS = "root:secret\n", "causeway_up 1\n"
 
 
 def gateway(folder: Path) -> None:
-    spec = importlib.util.spec_from_file_location("causeway_wan_gateway", GATEWAY)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(GATEWAY)
     module.write(folder / "causeway_wan.prom", METRICS)
 
 

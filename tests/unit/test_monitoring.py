@@ -1,6 +1,5 @@
 """Monitoring as planned, handed on and looked at: who watches whom, what is sent, what nodes may answer."""
 
-import importlib.util
 import itertools
 import json
 from io import StringIO
@@ -22,6 +21,7 @@ from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from tests.loaded import load
 
 ROOT = Path(__file__).resolve().parents[2]
 MONITORING = {"kind": "prometheus", "receivers": [{"name": "ops", "kind": "webhook", "url_secret": "hook"}]}
@@ -302,13 +302,7 @@ def test_a_page_says_what_the_screen_says_and_no_node_writes_it(
         commands.write_page(contract, tmp_path / "none" / "state.html")
 
 
-SPEC = importlib.util.spec_from_file_location(
-    "dead_man", ROOT / "roles/prometheus/files/causeway_dead_man.py"
-)
-assert SPEC
-assert SPEC.loader
-dead_man = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(dead_man)
+dead_man = load(ROOT / "roles/prometheus/files/causeway_dead_man.py")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
     lambda inner: (

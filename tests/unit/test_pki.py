@@ -1,6 +1,5 @@
 """Keys and certificates of the role pki: others believe what is issued, and nothing else; the good stay."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -26,6 +24,7 @@ from hypothesis import strategies as st
 from infra.drift.kinds import kind_of
 from infra.drift.looks import Look
 from infra.ground import secrets
+from tests.loaded import load
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "pki"
 NAMES = ["client.tokyo.consul", "tokyo-gpu-0", "localhost", "127.0.0.1", "10.81.32.0", "fd00::1"]
@@ -33,16 +32,7 @@ BOTH = ["server", "client"]
 Sign = Callable[..., str]
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("causeway_pki", ROLE / "filter_plugins" / "causeway_pki.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-FILTERS = load()
+FILTERS = load(ROLE / "filter_plugins" / "causeway_pki.py")
 
 
 def request(folder: Path, name: str = "node") -> str:

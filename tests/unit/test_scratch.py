@@ -1,6 +1,5 @@
 """What cleans scratch: old files go, those in use stay, and what is linked from elsewhere is left alone."""
 
-import importlib.util
 import mmap
 import os
 import time
@@ -11,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from infra import ROOT
+from tests.loaded import load
 
 DAY_S = 86_400
 
@@ -18,12 +18,7 @@ DAY_S = 86_400
 @pytest.fixture(name="program", scope="module")
 def _program() -> ModuleType:
     path = ROOT / "roles/scratch/files/causeway_scratch.py"
-    spec = importlib.util.spec_from_file_location("scratch", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(path)
 
 
 @pytest.fixture(name="make")

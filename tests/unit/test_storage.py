@@ -1,6 +1,5 @@
 """Ceph clusters: what they hold and bear, by properties that hold for every declaration."""
 
-import importlib.util
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from infra.ground.secrets import cephx
 from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from tests.loaded import load
 
 
 def storage(**more: Any) -> CephSpec:
@@ -231,12 +231,7 @@ def test_without_monitoring_nobody_is_asked() -> None:
 
 def _quorum() -> ModuleType:
     path = ROOT / "roles/ceph/files/causeway_ceph/quorum.py"
-    spec = importlib.util.spec_from_file_location("quorum", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(path)
 
 
 @pytest.mark.parametrize(

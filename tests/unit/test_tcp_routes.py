@@ -1,6 +1,5 @@
 """Which route the congestion control of a WAN route is set on: the role's own code."""
 
-import importlib.util
 import socket
 import threading
 from ipaddress import IPv4Network
@@ -8,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.loaded import load
 
 CODE = Path(__file__).resolve().parents[2] / "roles" / "tcp_tuning" / "module_utils" / "causeway_tcp.py"
 DEFAULT = {"dst": "default", "gateway": "10.81.0.1", "dev": "eth0", "protocol": "4"}
@@ -17,12 +18,7 @@ FAR = IPv4Network("10.82.0.0/16")
 
 @pytest.fixture
 def tcp() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("causeway_tcp", CODE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(CODE)
 
 
 def test_traffic_follows_the_longest_prefix(tcp: ModuleType) -> None:

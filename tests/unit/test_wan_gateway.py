@@ -1,11 +1,12 @@
 """How a gateway shares a link out and says what it measured: the role's own code."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from tests.loaded import load
 
 CODE = Path(__file__).resolve().parents[2] / "roles" / "wan_gateway" / "files" / "causeway_wan_gateway.py"
 LINK = {
@@ -24,12 +25,7 @@ TUNNELLED = {**LINK, "mtu_bytes": 1440, "tunnel": {"address": "100.101.0.1/30", 
 
 @pytest.fixture
 def gateway() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("causeway_wan_gateway", CODE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(CODE)
 
 
 def test_shares_fit_the_link_and_leave_the_queue_here(gateway: ModuleType) -> None:

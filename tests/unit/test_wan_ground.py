@@ -1,6 +1,5 @@
 """What the role says of a machine that somebody has used before, and what it takes for its own."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.loaded import load
 
 CODE = Path(__file__).resolve().parents[2] / "roles" / "wan_gateway" / "files" / "causeway_wan_ground.py"
 OURS = "# Ansible managed (Causeway: wan_gateway)\n"
@@ -34,11 +35,7 @@ def link(name: str = "sea", tunnel: bool = False) -> dict[str, Any]:
 @pytest.fixture(name="ground")
 def _ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The role's program, for which a folder is the machine on which no command knows of anything."""
-    spec = importlib.util.spec_from_file_location("causeway_wan_ground", CODE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = load(CODE)
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "say", lambda *_argv: "")
     return module

@@ -1,6 +1,5 @@
 """XIDs in the kernel's log: counted once each, with what they ask for, whatever else stands there."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -11,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loaded import load
+
 PROGRAM = Path(__file__).resolve().parents[2] / "roles/node_exporter/files/causeway_xid.py"
-SPEC = importlib.util.spec_from_file_location("causeway_xid", PROGRAM)
-assert SPEC
-assert SPEC.loader
-xid = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(xid)
+xid = load(PROGRAM)
 FALLEN = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 ASKS = "NVRM: Xid (PCI:0000:5E:00): 154, GPU recovery action changed from 0x0 (None) to 0x{} (…)"
 JOURNALCTL = """#!/usr/bin/python3
