@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "secret": ("infra.commands.secret", "give a stack a secret that its declaration names"),
+    "forget": ("infra.commands.forget", "take nodes that are gone for good out of the others' memory"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""

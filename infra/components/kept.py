@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from pydantic import ValidationError
 
 from infra import ROOT
 from infra.components.access_key import SshKeyLifecycle
+from infra.components.departures import take_leave
 from infra.components.inventory_files import InventoryLifecycle
 from infra.components.secret import SecretLifecycle
-from infra.converge.runner import run_playbook
 from infra.drift.manifest import load_manifest
 from infra.errors import CausewayError
 from infra.files import write_file
@@ -27,7 +28,6 @@ from infra.providers.lifecycle import Lifecycle
 from infra.pulumi_cli import CAUSEWAY_DIR, require, stack_exists
 from infra.stack import check_stack, stack_dir
 
-ROLES_LEAVE = "playbooks/leave.yml"
 KEPT = ("contract.json", "drift", "identities.json", "secrets", "ssh")
 FILES: Mapping[str, Callable[[], Lifecycle]] = {
     "Secret": SecretLifecycle,
@@ -128,15 +128,8 @@ def take_roles_off(stack: str, stay: Machines, *, purge_data: bool) -> Machines:
         # An earlier `down` has taken the stack's own inventory away.
         source = ROOT / stack_dir(stack) / "inventory" / "causeway.yml"
         write_file(source, f"---\nplugin: causeway\nstack: {stack}\n")
-        result = run_playbook(
-            ROLES_LEAVE,
-            stack=stack,
-            inventory=source,
-            limit=list(leave),
-            extra_vars={"causeway_leave_due": leave, "leave_purge_data": purge_data},
-            run_dir=ROOT / stack_dir(stack) / "runs" / "leave",
-            on_progress=lambda progress: print(progress, flush=True),
-        )
+        say = partial(print, flush=True)
+        result = take_leave(stack, leave, "leave", say, purge_data=purge_data, inventory=source)
         print(result.log.read_text())
         if result.failed:
             raise CausewayError(

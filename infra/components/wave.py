@@ -1,13 +1,14 @@
 """A wave: the roles on the hosts of some regions, and the scan of what they made true."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulumi
 
 from infra import ROOT
+from infra.components.departures import converged_dir, forget, gone_nodes, take_leave
 from infra.converge.runner import Progress, run_playbook
 from infra.drift.findings import HostReport
 from infra.drift.leave import leaving_roles
@@ -63,6 +64,7 @@ class ConfigurationLifecycle(Lifecycle):
             silent += self._take_leave(inputs, leaving)
         if due:
             silent += self._converge(inputs, due)
+        _forget_gone(inputs["stack"])
         if waiting:
             raise _no_consent(inputs, waiting)
         # As drift, so that the next `up` tries them again even when nothing else has changed.
@@ -118,14 +120,7 @@ class ConfigurationLifecycle(Lifecycle):
             _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
         counts = (f"{role} from {len(hosts)}" for role, hosts in _by_role(leaving, leaving).items())
         print(f"leaving: {', '.join(counts)}", flush=True)
-        result = run_playbook(
-            "playbooks/leave.yml",
-            stack=stack,
-            limit=list(leaving),
-            extra_vars={"causeway_leave_due": leaving},
-            run_dir=ROOT / stack_dir(stack) / "runs" / f"leave-{inputs['wave']}",
-            on_progress=_say,
-        )
+        result = take_leave(stack, leaving, f"leave-{inputs['wave']}", _say)
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
         return [name for name in leaving if result.hosts[name].state == "unreachable"]
@@ -165,7 +160,11 @@ class ConfigurationLifecycle(Lifecycle):
         return unreachable
 
     def remove(self, properties: Properties) -> None:
-        """Forget the records; the nodes keep their configuration for as long as they stand."""
+        """Forget the records; the nodes keep their configuration for as long as they stand.
+
+        Where the rest of the stack stays, it forgets them, too.
+        """
+        _forget_gone(properties["stack"], properties["hosts"])
         for name in properties["hosts"]:
             _record(properties, name).unlink(missing_ok=True)
             forget_host(properties["stack"], name)
@@ -211,14 +210,31 @@ def _differences(report: HostReport) -> list[str]:
     return [f"{report.host}: {difference.role}: {difference}" for difference in report.differences]
 
 
+def _forget_gone(stack: str, only: Collection[str] = ()) -> None:
+    """Have those that stay forget nodes of ours that went; of ONLY these hosts, once none of them stays."""
+    contract = _contract(stack)
+    if contract is None or any(name in contract.hosts for name in only):
+        return
+    if gone := [name for name in gone_nodes(contract) if not only or name in only]:
+        print(f"gone for good: {', '.join(gone)}", flush=True)
+        forget(contract, gone, _say)
+
+
+def _contract(stack: str) -> Contract | None:
+    """The contract that stands; None where there is none, or another version's: `up` writes it anew."""
+    if not _contract_file(stack).exists():
+        return None
+    try:
+        return load_contract(_contract_file(stack))
+    except CausewayError as error:
+        print(f"drift: not looked for: {error.message}", flush=True)
+        return None
+
+
 def _reports(stack: str, hosts: list[str]) -> Iterator[HostReport]:
     """The scan of those hosts that the contract still has; says which of them could not be scanned."""
-    if not hosts or not _contract_file(stack).exists():
-        return
-    try:
-        contract = load_contract(_contract_file(stack))
-    except CausewayError as error:  # another version's: `up` writes it anew, and converges
-        print(f"drift: not looked for: {error.message}", flush=True)
+    contract = _contract(stack) if hosts else None
+    if contract is None:
         return
     for report in scan_stack(stack, [name for name in hosts if name in contract.hosts]):
         if report.message:
@@ -316,7 +332,7 @@ def _keep(properties: Properties, name: str, taken: Mapping[str, str]) -> None:
 
 
 def _record(properties: Properties, name: str) -> Path:
-    return ROOT / stack_dir(properties["stack"]) / "converged" / name
+    return converged_dir(properties["stack"]) / name
 
 
 def _contract_file(stack: str) -> Path:

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from infra import ROOT
 from infra.drift.claims import COMMANDS, NEUTRAL
 from infra.drift.kinds import MODULES
+from infra.drift.owner import TELLS_OTHERS
 
 KEYWORDS = {
     *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),
@@ -54,8 +55,7 @@ def role_coverage(role: str, root: Path = ROOT) -> Coverage:
     """The coverage of one role, from `tasks/` and `handlers/`."""
     found = Coverage()
     folder = root / "roles" / role
-    # Of a good-bye nothing stays.
-    tasks = (path for path in folder.glob("tasks/**/*.yml") if path.name != "leave.yml")
+    tasks = (path for path in folder.glob("tasks/**/*.yml") if path.stem not in TELLS_OTHERS)
     for path in sorted([*tasks, *folder.glob("handlers/**/*.yml")]):
         for task in _tasks(YAML(typ="safe").load(path) or []):
             module = next((key for key in task if key not in KEYWORDS and not key.startswith("with_")), "")

@@ -5,6 +5,9 @@ Knows of Ansible's classes only what it asks for here; the callback and the stra
 
 from typing import Any
 
+TELLS_OTHERS = ("forget", "leave")
+"""Files of tasks by which a role tells others of nodes that go: what they change is on no record."""
+
 
 def owner_of(task: Any) -> Any:
     """The role in whose name Ansible's TASK runs: the outermost; None for a task of no role."""

@@ -391,6 +391,18 @@ def test_after_all_that_it_is_as_declared(stack: Checkout) -> None:
     assert stack.changes() == {}
 
 
+def test_nodes_and_a_region_that_are_declared_no_more_are_forgotten(stack: Checkout) -> None:
+    tokyo = region("tokyo", stack.cidr(0), "Asia/Tokyo", {"control": 3})
+    stack.declare(declared(stack) | {"regions": [tokyo], "wan_links": []})
+    stack.up()
+    for name in SERVERS:
+        assert CLIENT not in tried(stack, name, "members")
+        assert FAR not in tried(stack, name, "members -wan")
+    assert CLIENT not in tried(stack, SERVERS[0], "catalog nodes")
+    records = {path.stem for path in (stack.files / "drift").glob("*.json")}
+    assert records == set(SERVERS)
+
+
 def podman(stack: Checkout, verb: str, node: str) -> None:
     said("podman", verb, names.node(stack.stack, node))
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from infra.providers.local import sweep
+from infra.process import run
+from infra.providers.local import names, sweep
 from tests.integration.checkout import Checkout, region, wait_for
 
 PROVES = ("storage", "ceph", "ceph_client")
@@ -92,6 +93,12 @@ def is_whole(checkout: Checkout, node: str = NODES[0]) -> bool:
     if not found or len(found["quorum"]) < 3 or found["osdmap"]["num_up_osds"] < 3:
         return False
     return all(one["state_name"].startswith("active+clean") for one in found["pgmap"]["pgs_by_state"])
+
+
+def osds_up(checkout: Checkout) -> int | None:
+    """How many OSDs are up; None while no monitor answers: one that was asked may just have gone."""
+    found: int | None = status(checkout).get("osdmap", {}).get("num_up_osds")
+    return found
 
 
 def kill(checkout: Checkout, node: str, daemons: str) -> None:
@@ -227,14 +234,28 @@ def test_full_osds_stop_writes_and_no_more(checkout: Checkout) -> None:
     assert "No space left on device" in said
     assert "OSD_FULL" in status(checkout)["health"]["checks"]
     kill(checkout, NODES[2], "ceph-osd")
-    wait_for(lambda: status(checkout)["osdmap"]["num_up_osds"] == 2, "an OSD is away")
-    wait_for(lambda: status(checkout)["osdmap"]["num_up_osds"] == 3, "a full OSD starts again")
+    wait_for(lambda: osds_up(checkout) == 2, "an OSD is away")
+    wait_for(lambda: osds_up(checkout) == 3, "a full OSD starts again")
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
     checkout.on_node(WRITER, "rm", f"{FOLDER}/filler")
     wait_for(lambda: "OSD_FULL" not in status(checkout)["health"]["checks"], "there is room again")
     wait_for(lambda: is_whole(checkout), "what waited for room is whole again")
     checkout.on_node(WRITER, "sh", "-ec", f"echo more > {FOLDER}/again")
     assert checkout.on_node(READER, "cat", f"{FOLDER}/again").strip() == "more"
+
+
+def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> None:
+    """Its OSD and its monitor's store are gone with it; what the new one holds comes from the others."""
+    lost, wrote = NODES[2], checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+    forget = ("exec", "causeway", "forget", checkout.stack, "--host")
+    assert "is not gone" in checkout.run(*forget, lost, expect=2)
+    run(["podman", "rm", "--force", "--time=0", names.node(checkout.stack, lost)])
+    wait_for(lambda: osds_up(checkout) == 2, "the others notice")
+    checkout.run(*forget, lost)
+    assert lost not in checkout.on_node(NODES[0], "ceph", "osd", "tree")
+    checkout.up()
+    wait_for(lambda: is_whole(checkout), "everything is whole again")
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 
 
 def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) -> None:

@@ -24,6 +24,8 @@ ANSIBLES = {
 }
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
+TOLD = {"forget_hosts", "forget_lossy"}
+"""Which nodes are gone for good: what playbooks/forget.yml tells, once, and no role's work depends on."""
 OTHERS = {
     *("hostvars", "groups"),
     *("ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch", "play_hosts"),
@@ -103,7 +105,7 @@ def variables_of(role: str) -> tuple[set[str], set[str]]:
 def test_a_role_reads_its_own_variables_only(role: str) -> None:
     found, bound = variables_of(role)
     own = {name for each in roles_within(role) for name in options(each)}
-    foreign = found - bound - own - HOST - REACHED - ANSIBLES - OTHERS - FUNCTIONS
+    foreign = found - bound - own - HOST - REACHED - ANSIBLES - TOLD - OTHERS - FUNCTIONS
     assert foreign == set(), f"{role}: declare it in argument_specs, or it is not run again when it changes"
 
 

@@ -17,7 +17,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.drift.kind import Task  # noqa: E402 - needs the path set above
-from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
+from infra.drift.owner import TELLS_OTHERS, owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import SETTLED_TASKS, Recorder, as_json, plain_arguments  # noqa: E402 - likewise
 
 DOCUMENTATION = """
@@ -205,8 +205,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 
 
 def only_looks(role: Any) -> bool:
-    """Whether it is a role's preflight, or its good-bye: nothing stays of either."""
-    return role._from_files.get("tasks") in ("preflight", "preflight.yml", "leave", "leave.yml")
+    """Whether it is a role's preflight, its good-bye, or others': nothing of either stays on the node."""
+    return str(role._from_files.get("tasks")).removesuffix(".yml") in ("preflight", *TELLS_OTHERS)
 
 
 def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -13,14 +13,23 @@ DOCUMENTATION = r"""
 module: causeway_ceph
 short_description: Bring this node's daemons, or the cluster, to what /etc/ceph/causeway.json says
 description:
-  - C(mons), C(daemons), C(restart) and C(gateways) are of the node; C(ground) and C(objects) of the
-    cluster, and need the administrator's key on the node.
+  - C(mons), C(daemons), C(restart) and C(gateways) are of the node; C(ground), C(objects) and C(forget)
+    of the cluster, and need the administrator's key on the node.
 options:
   step:
     description: What is to be brought about.
     type: str
     required: true
-    choices: [mons, ground, daemons, restart, objects, gateways]
+    choices: [mons, ground, daemons, restart, objects, gateways, forget]
+  hosts:
+    description: With C(forget), the hosts that are gone for good.
+    type: list
+    elements: str
+    default: []
+  lossy:
+    description: With C(forget), also where what they held may be the only copy.
+    type: bool
+    default: false
 """
 EXAMPLES = r"""
 - name: Make and start the monitors
@@ -48,16 +57,21 @@ CHECKED = {"ground": "Ceph's identities and options", "objects": "Ceph's pools"}
 
 def main() -> None:
     """Entry point of the module."""
-    choices = [*NODE, "ground", "objects"]
+    choices = [*NODE, "ground", "objects", "forget"]
     module = AnsibleModule(
-        argument_spec={"step": {"type": "str", "required": True, "choices": choices}},
+        argument_spec={
+            "step": {"type": "str", "required": True, "choices": choices},
+            "hosts": {"type": "list", "elements": "str", "default": []},
+            "lossy": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     step = module.params["step"]
     program = f"{PROGRAMS}/{'node' if step in NODE else 'cluster'}.py"
     if module.check_mode and not (Path(program).exists() and Path("/etc/ceph/ceph.conf").exists()):
         module.exit_json(changed=True, changes=["everything is to be made"], stale=[], governs=[])
-    words = ["python3", program, step, *(["--dry-run"] if module.check_mode else [])]
+    flags = {"--dry-run": module.check_mode, "--lossy": module.params["lossy"]}
+    words = ["python3", program, step, *module.params["hosts"], *(flag for flag, on in flags.items() if on)]
     status, printed, complaint = module.run_command(words)
     if status:
         lines = complaint.strip().splitlines()

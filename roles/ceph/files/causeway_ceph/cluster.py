@@ -2,6 +2,7 @@
 
     cluster.py ground [--dry-run]     identities with their rights, and options
     cluster.py objects [--dry-run]    where copies go, pools, the file system, what is exported
+    cluster.py forget HOST… [--lossy] [--dry-run]   takes out what hosts had that are gone for good
     cluster.py check ground|objects   how all of it is, a line each, for the watch over drift
 
 Prints a JSON object with the changes. Each step looks first, so that all of it may be run again.
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from asked import Cluster, RefusedError, cluster, entities, run, settings, wait
+from asked import PATIENCE_S, Cluster, RefusedError, cluster, entities, run, settings, wait
 
 KEYRING = Path("/etc/ceph/ceph.mon.keyring")
 USERS = Path("/etc/ceph/causeway.users.json")
@@ -29,6 +32,9 @@ USERS_AT = ("default.rgw.meta", "users.uid")
 EXPORTED = "client.export."
 """How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
+LOST = {"down", "incomplete", "stale", "unknown"}
+UNDECIDED = {"creating", "peering", "activating"}
+"""States of placement groups, as docs/rados/operations/pg-states.rst of Ceph has them."""
 
 
 class Wanted:
@@ -45,6 +51,54 @@ class Wanted:
         self.changes.append(what)
         if not self.dry_run:
             self.ask(prefix, inbuf, **fields)
+
+    # Hosts that are gone for good
+
+    def forget(self, hosts: Sequence[str], lossy: bool) -> None:
+        """Their OSDs and places; their monitors, where they are declared no more."""
+        for host in hosts:
+            self.forget_osds(host, lossy)
+        wanted = {mon["name"] for mon in self.wanted["mons"]}
+        for mon in self.ask("mon dump")["mons"]:
+            if mon["name"] in set(hosts) - wanted:
+                self.change(f"monitor {mon['name']} removed", "mon remove", name=mon["name"])
+
+    def forget_osds(self, host: str, lossy: bool) -> None:
+        """One host's OSDs. RefusedError for one that is up, and where one may have the only copy."""
+        tree = {one["id"]: one for one in self.ask("osd tree")["nodes"]}
+        place = next((one for one in tree.values() if (one["type"], one["name"]) == ("host", host)), None)
+        if place is None:
+            return
+        osds = [tree[number] for number in place["children"]]
+        for osd in osds:
+            if osd["status"] == "up":
+                raise RefusedError(f"{osd['name']} of {host} is up: the host is not gone")
+        if osds and not lossy and (lost := self.lost_groups()):
+            raise RefusedError(
+                f"{lost} placement groups have no copy elsewhere, or nobody knows of one: OSDs of {host} may "
+                "have the only one. Bring it back; or, if what it held is lost, say so: --lossy"
+            )
+        for osd in osds:
+            fields = {"id": osd["id"], "yes_i_really_mean_it": True}
+            self.change(f"{osd['name']} of {host} removed", "osd purge-actual", **fields)
+        self.change(f"place of {host} removed", "osd crush rm", name=host)
+
+    def lost_groups(self) -> int:
+        """How many placement groups could not be served whole by the OSDs that are up.
+
+        Right after an OSD went, the others have yet to agree.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while count := self.groups_in(LOST | UNDECIDED):
+            if self.dry_run or time.monotonic() > deadline:
+                break
+            time.sleep(1)
+        return count
+
+    def groups_in(self, these: AbstractSet[str]) -> int:
+        """How many placement groups are in one of these states."""
+        states = self.ask("status")["pgmap"].get("pgs_by_state", ())
+        return sum(one["count"] for one in states if these & set(one["state_name"].split("+")))
 
     # Identities and options
 
@@ -403,6 +457,8 @@ def main(step: str, *more: str) -> None:
         wanted = Wanted(ask, settings(), "--dry-run" in more)
         if step == "ground":
             wanted.ground()
+        elif step == "forget":
+            wanted.forget([word for word in more if not word.startswith("--")], "--lossy" in more)
         else:
             wanted.modules()
             wanted.pools()

@@ -1,0 +1,61 @@
+"""`causeway forget`: takes nodes that are gone for good out of the memory of those that stay."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+from infra import ROOT
+from infra.commands.arguments import add_stack
+from infra.components.departures import forget
+from infra.drift.manifest import manifest_path
+from infra.drift.trip import TripError, Trips
+from infra.errors import BadInputError, ExitCode
+from infra.ground.contract import Contract, load_contract
+from infra.stack import stack_dir
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    add_stack(parser)
+    parser.add_argument(
+        "--host", action="append", required=True, metavar="H", help="a node that will never come back"
+    )
+    parser.add_argument(
+        "--lossy", action="store_true", help="also where what it held may be the only copy: that is lost then"
+    )
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Have the others forget them. BadInputError for an unknown name, and for a node that answers."""
+    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    hosts = list(dict.fromkeys(arguments.host))
+    for name in hosts:
+        if name not in contract.hosts and not manifest_path(contract.stack, name).exists():
+            raise BadInputError(f"no host {name}", hint="causeway plan lists those that are declared")
+    if answering := asyncio.run(_answering(contract, hosts)):
+        raise BadInputError(
+            f"{', '.join(answering)} can be reached, hence is not gone",
+            hint="stop it for good first; where only a role is to go, docs/leave.md says how",
+        )
+    forget(contract, hosts, lambda progress: print(progress, flush=True), lossy=arguments.lossy)
+    print(f"forgotten: {', '.join(hosts)}")
+    if declared := [name for name in hosts if name in contract.hosts]:
+        print(f"Still declared, so the next ./run up {contract.stack} wants a new one: {', '.join(declared)}")
+    return ExitCode.OK
+
+
+async def _answering(contract: Contract, hosts: Sequence[str]) -> list[str]:
+    """Those of them that something answers for, whether it lets us in or not."""
+    trips = Trips(contract)
+
+    async def answers(name: str) -> bool:
+        try:
+            connection = await trips.open(name)
+        except TripError as error:
+            return error.reached
+        connection.abort()
+        return True
+
+    asked = [name for name in hosts if name in contract.hosts]
+    found = await asyncio.gather(*map(answers, asked))
+    return [name for name, is_there in zip(asked, found, strict=True) if is_there]
