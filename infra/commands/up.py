@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 from rich.console import Console
 from rich.table import Table
@@ -18,6 +19,7 @@ from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before
 from infra.components import kept
+from infra.components.departures import forget_gone
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import role_hosts, role_order
@@ -57,6 +59,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
                 hint=f"mend it and run ./run up {stack} again: what stands already is kept",
             )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+        forget_gone(contract, partial(print, flush=True))
         measured: list[Measurement] = []
         if wants_measuring(contract, arguments.measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)

@@ -10,6 +10,7 @@ from infra.errors import CausewayError
 from infra.ground.contract import Contract
 from infra.ground.identities import INSTANCE
 from infra.inventory.roles import role_hosts, role_order
+from infra.providers.local import nodes
 from infra.stack import stack_dir
 
 
@@ -35,11 +36,23 @@ def take_leave(
 
 
 def gone_nodes(contract: Contract) -> list[str]:
-    """Nodes that were made here, took roles, and are declared no more. Machines of others are not gone."""
+    """Nodes that were made here, took roles, are declared no more, and do not stand any more.
+
+    Pulumi takes a whole pool away only once all else of an update is done.
+    """
     names = (path.stem for path in drift_dir(contract.stack).glob("*.json"))
     left = sorted(name for name in names if name not in contract.hosts)
     found = {name: load_manifest(contract.stack, name) for name in left}
-    return [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
+    ours = [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
+    there = nodes.standing(contract.stack) if ours else set()
+    return [name for name in ours if name not in there]
+
+
+def forget_gone(contract: Contract, on_progress: Callable[[Progress], None]) -> None:
+    """Have the others forget the nodes that are gone; nothing where there are none."""
+    if gone := gone_nodes(contract):
+        print(f"gone for good: {', '.join(gone)}", flush=True)
+        forget(contract, gone, on_progress)
 
 
 def forget(

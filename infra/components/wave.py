@@ -1,14 +1,14 @@
 """A wave: the roles on the hosts of some regions, and the scan of what they made true."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pulumi
 
 from infra import ROOT
-from infra.components.departures import converged_dir, forget, gone_nodes, take_leave
+from infra.components.departures import converged_dir, forget_gone, gone_nodes, take_leave
 from infra.converge.runner import Progress, run_playbook
 from infra.drift.findings import HostReport
 from infra.drift.leave import leaving_roles
@@ -64,7 +64,8 @@ class ConfigurationLifecycle(Lifecycle):
             silent += self._take_leave(inputs, leaving)
         if due:
             silent += self._converge(inputs, due)
-        _forget_gone(inputs["stack"])
+        if contract := _contract(inputs["stack"]):
+            forget_gone(contract, _say)
         if waiting:
             raise _no_consent(inputs, waiting)
         # As drift, so that the next `up` tries them again even when nothing else has changed.
@@ -87,6 +88,10 @@ class ConfigurationLifecycle(Lifecycle):
             for name, roles in leaving.items():
                 found[name] = NOT_CURRENT
                 sentences.append(f"{name}: {', '.join(roles)} is to leave")
+        if contract := _contract(properties["stack"]):
+            sentences += [
+                f"{name}: is gone, and others have yet to forget it" for name in gone_nodes(contract)
+            ]
         for report in _reports(properties["stack"], current):
             sentences += _findings(report)
             if state := _state(report):
@@ -162,12 +167,13 @@ class ConfigurationLifecycle(Lifecycle):
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand.
 
-        Where the rest of the stack stays, it forgets them, too.
+        Those of nodes that the rest of the stack has yet to forget stay until it has.
         """
-        _forget_gone(properties["stack"], properties["hosts"])
+        contract = _contract(properties["stack"])
         for name in properties["hosts"]:
             _record(properties, name).unlink(missing_ok=True)
-            forget_host(properties["stack"], name)
+            if contract is None or name in contract.hosts:
+                forget_host(properties["stack"], name)
 
 
 class Configuration(Managed, module="causeway", name="Configuration"):
@@ -208,16 +214,6 @@ def _findings(report: HostReport) -> list[str]:
 def _differences(report: HostReport) -> list[str]:
     """`host: role: what differs`."""
     return [f"{report.host}: {difference.role}: {difference}" for difference in report.differences]
-
-
-def _forget_gone(stack: str, only: Collection[str] = ()) -> None:
-    """Have those that stay forget nodes of ours that went; of ONLY these hosts, once none of them stays."""
-    contract = _contract(stack)
-    if contract is None or any(name in contract.hosts for name in only):
-        return
-    if gone := [name for name in gone_nodes(contract) if not only or name in only]:
-        print(f"gone for good: {', '.join(gone)}", flush=True)
-        forget(contract, gone, _say)
 
 
 def _contract(stack: str) -> Contract | None:

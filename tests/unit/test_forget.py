@@ -153,9 +153,13 @@ def contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Contract:
     return build_contract(spec, make_plan(spec), "local")
 
 
-def test_gone_is_a_node_of_ours_that_is_declared_no_more(contract: Contract) -> None:
+def test_gone_is_a_node_of_ours_that_is_declared_no_more(
+    contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stays = next(iter(contract.hosts))
-    for name, identity in ((stays, "instance 1"), ("was-0", "instance 2"), ("theirs-0", "host key ssh A")):
+    monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: {stays, "goes-0"})
+    ours = [(stays, "instance 1"), ("was-0", "instance 2"), ("goes-0", "instance 3")]
+    for name, identity in (*ours, ("theirs-0", "host key ssh A")):
         save_manifest(contract.stack, Manifest(host=name, identity=identity))
     assert departures.gone_nodes(contract) == ["was-0"]
 

@@ -43,8 +43,16 @@ cat /{ED25519_PUBLIC}
 
 def records(stack: str, region: str, pool: str) -> dict[str, dict[str, Any]]:
     """`podman ps`'s record of every container of the pool, by node name."""
-    filters = {"stack": stack, "region": region, "pool": pool}
-    chosen = [f"--filter=label={names.LABEL}{key}={value}" for key, value in filters.items()]
+    return _records(stack=stack, region=region, pool=pool)
+
+
+def standing(stack: str) -> list[str]:
+    """The node names of all containers of a stack, running or not."""
+    return list(_records(stack=stack))
+
+
+def _records(**labels: str) -> dict[str, dict[str, Any]]:
+    chosen = [f"--filter=label={names.LABEL}{key}={value}" for key, value in labels.items()]
     records = json.loads(run(["podman", "ps", "--all", "--format=json", *chosen]) or "[]")
     return {record["Labels"][names.LABEL + "node"]: record for record in records}
 

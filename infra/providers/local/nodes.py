@@ -26,6 +26,9 @@ class Engine(Protocol):
     def begun(self, stack: str, region: str, pool: str) -> set[str]:
         """The names of nodes of which something was made, if only half."""
 
+    def standing(self, stack: str) -> list[str]:
+        """The names of all nodes of a stack, also half-made ones."""
+
     def bring_up(self, node: Node, record: dict[str, Any] | None) -> None:
         """Adopt, start or make one node, and wait until it answers by SSH."""
 
@@ -74,6 +77,11 @@ def inspect(stack: str, region: str, pool: str) -> dict[str, NodeState]:
         for engine in ENGINES.values()
         for name, record in engine.records(stack, region, pool).items()
     }
+
+
+def standing(stack: str) -> set[str]:
+    """The names of all nodes of a stack, whatever their pool."""
+    return {name for engine in ENGINES.values() for name in engine.standing(stack)}
 
 
 def remove_pool(stack: str, region: str, pool: str, progress: Progress = lambda _: None) -> None:
