@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "secret": ("infra.commands.secret", "give a stack a secret that its declaration names"),
     "forget": ("infra.commands.forget", "take nodes that are gone for good out of the others' memory"),
+    "image": ("infra.commands.image", "bake the roles of a pool into an image; list and remove images"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""

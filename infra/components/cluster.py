@@ -1,14 +1,18 @@
 """What all parts of a stack stand on: the plan, the access key and, for local nodes, this machine."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import pulumi
 
+from infra import ROOT
 from infra.components.access_key import SshKey
 from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
 from infra.ground.contract import Contract
 from infra.ground.secrets import GIVEN
+from infra.images.recipe import recipe_of
+from infra.inventory.groups import Inventory, inventory_data
 from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.providers.local.resources import Machine
@@ -47,6 +51,14 @@ class Cluster(pulumi.ComponentResource):
         if self._machine is None:
             raise RuntimeError("no region of this cluster stands on this machine")
         return self._machine
+
+    def baked_image(self, region: str, pool: str) -> str:
+        """The name that a local pool's baked image has, whether it was built or not."""
+        return recipe_of(self.contract, f"{region}-{pool}", self._inventory).name
+
+    @cached_property
+    def _inventory(self) -> Inventory:
+        return inventory_data(self.contract, ROOT)
 
     def local_regions(self) -> Sequence[RegionSpec]:
         """The regions whose nodes stand on this machine."""

@@ -96,6 +96,7 @@ def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cl
         "mtu_bytes": region.mtu_bytes,
         "shm_gib": spec.shm_gib or LOCAL_SHM_GIB,
         "image": machine.image,
+        "baked": cluster.baked_image(region.name, spec.name),
         "public_key": cluster.key.public_key,
         "urn": f"urn:pulumi:{cluster.stack}::{pulumi.get_project()}::{URN_TYPES}::{name}",
     }
@@ -109,7 +110,7 @@ def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cl
         inputs["fabric"] = fabric
     if isinstance(region.provider, LocalProvider) and region.node_kind(spec) == "vm":
         memory_mib = region.provider.vm_memory_mib
-        inputs |= {"node_kind": "vm", "memory_mib": memory_mib, "image": machine.vm_image}
+        inputs |= {"node_kind": "vm", "memory_mib": memory_mib, "image": machine.vm_image, "baked": ""}
     return inputs
 
 

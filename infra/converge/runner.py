@@ -73,6 +73,7 @@ def run_playbook(
     run_dir: Path,
     on_progress: Callable[[Progress], None],
     limit: Sequence[str] | None = None,
+    tags: Mapping[str, Sequence[str]] | None = None,
     extra_vars: Mapping[str, Any] | None = None,
     forks: int = 25,
     inventory: Path | None = None,
@@ -80,9 +81,9 @@ def run_playbook(
     """Run `playbook` (relative to the checkout) on a stack's hosts, or on those that `limit` names.
 
     One failed host does not stop the others. `run_dir` keeps the last ten runs under `artifacts/`.
-    `inventory` defaults to `inventories/<stack>`. No string of `extra_vars` is taken for a template. Raises
-    CausewayError for what no host is to blame for: a playbook that does not parse, an inventory that is not
-    there, no host matched, an interrupt.
+    `inventory` defaults to `inventories/<stack>`; `tags` are options such as `--tags` with their names. No
+    string of `extra_vars` is taken for a template. Raises CausewayError for what no host is to blame
+    for: a playbook that does not parse, an inventory that is not there, no host matched, an interrupt.
     """
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)
@@ -92,7 +93,7 @@ def run_playbook(
     tracker.log_dir.mkdir(mode=0o700, parents=True)
     settings = _settings(playbook, inventory, artifacts, forks)
     with _private_folder() as private, _interrupt() as interrupted:
-        settings["cmdline"] = shlex.join(_arguments(private, limit, extra_vars))
+        settings["cmdline"] = shlex.join([*_arguments(private, limit, extra_vars), *_tags(tags or {})])
         rc = _execute(settings, tracker, interrupted, private)
     log = artifacts / "stdout"
     if interrupted.is_set():
@@ -201,18 +202,22 @@ def _arguments(private: Path, limit: Sequence[str] | None, extra_vars: Mapping[s
         (private / "limit").write_text("\n".join(limit) + "\n")
         arguments += ["--limit", f"@{private / 'limit'}"]
     if extra_vars:
-        (private / "variables").write_text(json.dumps(_literal(dict(extra_vars))))
+        (private / "variables").write_text(json.dumps(literal(dict(extra_vars))))
         arguments += ["--extra-vars", f"@{private / 'variables'}"]
     return arguments
 
 
-def _literal(value: Any) -> Any:
+def _tags(tags: Mapping[str, Sequence[str]]) -> list[str]:
+    return [word for option, names in tags.items() if names for word in (option, ",".join(names))]
+
+
+def literal(value: Any) -> Any:
     """A value in which no string is a template, which Ansible takes those of a file for otherwise."""
     if isinstance(value, str):
         return {"__ansible_unsafe": value}
     if isinstance(value, Mapping):
-        return {key: _literal(item) for key, item in value.items()}
-    return [_literal(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: literal(item) for key, item in value.items()}
+    return [literal(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _forget_environment(_status: Mapping[str, Any], runner_config: Any) -> None:

@@ -62,6 +62,8 @@ class Lifecycle(ABC):
     """Properties that `ensure` adds to the inputs."""
     replace_on: ClassVar[tuple[str, ...]] = ()
     """Inputs that cannot change on a standing resource."""
+    quiet: ClassVar[tuple[str, ...]] = ()
+    """Inputs that are for what is made from now on: their change alone is no reason to do anything."""
 
     @abstractmethod
     def identity(self, inputs: Properties) -> str:
@@ -124,7 +126,8 @@ class ByName(dynamic.ResourceProvider):
         lifecycle, properties = self._open(_news)
         news, olds = _inputs(lifecycle, properties), _inputs(lifecycle, _without_provider(_olds))
         # Pulumi sends no input that is None: one that was there before is missing.
-        changed = [key for key in {**olds, **news} if olds.get(key) != news.get(key)]
+        compared = [key for key in {**olds, **news} if key not in lifecycle.quiet]
+        changed = [key for key in compared if olds.get(key) != news.get(key)]
         replaces = [key for key in changed if key in lifecycle.replace_on]
         return dynamic.DiffResult(
             changes=bool(changed or _olds.get(DRIFT)),

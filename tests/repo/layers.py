@@ -15,6 +15,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "commands": ("infra.commands", "infra.cli"),
     "plugins": ("infra.plugins",),
     "components": ("infra.components",),
+    "images": ("infra.images",),
     "providers": ("infra.providers",),
     "doctor": ("infra.doctor",),
     "converge": ("infra.converge",),

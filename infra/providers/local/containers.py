@@ -57,6 +57,11 @@ def _records(**labels: str) -> dict[str, dict[str, Any]]:
     return {record["Labels"][names.LABEL + "node"]: record for record in records}
 
 
+def images(stack: str, region: str, pool: str) -> dict[str, str]:
+    """Node name → the tag of the image that its container was made from."""
+    return {name: str(record["Image"]) for name, record in records(stack, region, pool).items()}
+
+
 def begun(stack: str, region: str, pool: str) -> set[str]:
     """The node names of the pool whose namespaces were made: some may have no container yet."""
     place = {"kind": "node", "region": region, "pool": pool}

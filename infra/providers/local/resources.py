@@ -1,12 +1,13 @@
 """The provider `local` as Pulumi sees it: a resource per machine, region network, pool and WAN link."""
 
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 import pulumi
 
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.providers.local import host, image, network, nodes, vm_image, vms, wan
+from infra.providers.local import baked, containers, host, image, network, nodes, vm_image, vms, wan
 
 
 def say(line: str) -> None:
@@ -92,6 +93,7 @@ class NodePoolLifecycle(Lifecycle):
 
     outputs = ("instances",)
     replace_on = ("stack", "region", "pool")
+    quiet = ("baked",)
 
     def identity(self, inputs: Properties) -> str:
         """One per pool."""
@@ -100,7 +102,7 @@ class NodePoolLifecycle(Lifecycle):
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Create what is missing, adopt what is right, replace what differs, remove what is too much."""
         key = (inputs["stack"], inputs["region"], inputs["pool"])
-        states = nodes.reconcile(*key, _nodes(inputs), say)
+        states = nodes.reconcile(*key, _from_images(inputs), say)
         return {
             "instances": {
                 state.name: {"id": state.instance_id, "host_key": state.host_key} for state in states
@@ -212,6 +214,35 @@ def _nodes(inputs: Properties) -> list[nodes.Node]:
         )
         for name, address in inputs["nodes"].items()
     ]
+
+
+def _from_images(inputs: Properties) -> list[nodes.Node]:
+    """The pool's nodes, each with its image: one that stands keeps what it was made from, for as long as the
+    node image is the same; others start from the baked image of what is declared now, where it was built.
+    """
+    desired, wanted = _nodes(inputs), inputs.get("baked", "")
+    if not wanted:
+        return desired
+    found = baked.find(wanted)
+    _tell(inputs, found)
+    made_from = containers.images(inputs["stack"], inputs["region"], inputs["pool"])
+    new = found.tag if found else inputs["image"]
+    kept = {inputs["image"], *(one.tag for one in baked.stored() if one.node_image == inputs["image"])}
+    return [
+        replace(node, image=made_from[node.name] if made_from.get(node.name) in kept else new)
+        for node in desired
+    ]
+
+
+def _tell(inputs: Properties, found: baked.Baked | None) -> None:
+    """Say from which image new nodes start; nothing where no image was ever built for the pool."""
+    pool = f"{inputs['region']}-{inputs['pool']}"
+    older = [one.name for one in baked.stored() if one.pool == pool]
+    if found:
+        say(f"new nodes of {pool} start from the baked image {found.name}, {found.age_days:.0f} days old")
+    elif older:
+        build = f"causeway image build {pool} --stack {inputs['stack']}"
+        say(f"new nodes of {pool} start from the plain image: {older[0]} was baked of older inputs ({build})")
 
 
 def _link(inputs: Properties) -> wan.Link:

@@ -1,0 +1,1 @@
+"""Baked images: the root file system of a pool's nodes with all of their roles that depends on no host."""

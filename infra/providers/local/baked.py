@@ -1,0 +1,149 @@
+"""Baked images as this machine keeps them: podman's copy, and beside it what is known of each.
+
+An image is there when its folder is, which gets its name last, and podman's copy has the root that the
+manifest names. All else is half-made, or somebody else's, and is not used.
+"""
+
+import json
+import re
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.errors import BadInputError
+from infra.process import run
+from infra.providers.local import image
+
+REPOSITORY = "localhost/causeway-baked"
+CHANGES = (*image.CHANGES[:-1], "LABEL causeway.image=baked")
+NAME = re.compile(r"[0-9a-f]{12}")
+MANIFEST = "manifest.json"
+SBOM = "sbom.spdx.json"
+FILES = "files.txt"
+DAY_S = 86400
+
+
+@dataclass(frozen=True)
+class Baked:
+    """One image. Its name is the hash of what it is made of."""
+
+    name: str
+    manifest: dict[str, Any]
+    made_at: float
+    """Seconds since 1970."""
+
+    @property
+    def tag(self) -> str:
+        """What podman calls it."""
+        return tag_of(self.name)
+
+    @property
+    def pool(self) -> str:
+        """The pool that it was first built for; others of the same inputs share it."""
+        return str(self.manifest["pool"])
+
+    @property
+    def node_image(self) -> str:
+        """The tag of the node image under it."""
+        return str(self.manifest["node_image"])
+
+    @property
+    def root(self) -> str:
+        """SHA-256 over its root file system, as a tar file."""
+        return str(self.manifest["root"]["sha256"])
+
+    @property
+    def age_days(self) -> float:
+        """Since it was built."""
+        return (time.time() - self.made_at) / DAY_S
+
+
+def tag_of(name: str) -> str:
+    """The tag of an image, whether it is there or not."""
+    return f"{REPOSITORY}:{name}"
+
+
+def folder(name: str) -> Path:
+    """Where what is known of an image is kept. BadInputError for what is no image's name."""
+    if not NAME.fullmatch(name):
+        raise BadInputError(f"{name!r} is no image's name", hint="causeway image list shows them")
+    return folders() / name
+
+
+def folders() -> Path:
+    """The folder above those of all images."""
+    path = image.images_dir() / "baked"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def find(name: str) -> Baked | None:
+    """An image that is there whole, else None."""
+    return _read(name, _roots())
+
+
+def stored() -> list[Baked]:
+    """All images, the youngest first."""
+    roots = _roots()
+    names = (path.name for path in folders().iterdir() if NAME.fullmatch(path.name))
+    found = [baked for name in names if (baked := _read(name, roots))]
+    return sorted(found, key=lambda one: one.made_at, reverse=True)
+
+
+def keep(name: str, tar: Path, known: Path) -> None:
+    """Take an image in: its root as `tar`, and the folder `known`, which is moved to where it is kept."""
+    changes = [word for change in CHANGES for word in ("--change", change)]
+    run(["podman", "import", "--quiet", *changes, str(tar), tag_of(name)], timeout_s=image.BUILD_LIMIT_S)
+    shutil.rmtree(folder(name), ignore_errors=True)  # of an image that podman lost
+    known.rename(folder(name))
+    _prune()
+
+
+def users(name: str) -> list[str]:
+    """The containers of nodes that were made from an image, running or not."""
+    asked = run(["podman", "ps", "--all", "--format", "{{.Names}}", f"--filter=ancestor={tag_of(name)}"])
+    return sorted(asked.split())
+
+
+def remove(name: str) -> None:
+    """Forget an image. BadInputError while a node is made from it."""
+    if using := users(name):
+        raise BadInputError(
+            f"nodes are made from image {name}: {', '.join(using)}", hint="take their stacks down first"
+        )
+    path = folder(name)
+    gone = path.with_name(f".{name}.gone")
+    if path.exists():  # first, so that what a killed run leaves is not taken for an image
+        path.rename(gone)
+    run(["podman", "rmi", "--ignore", tag_of(name)])
+    shutil.rmtree(gone, ignore_errors=True)
+    _prune()
+
+
+def _prune() -> None:
+    """Remove what podman still holds of images that have lost their names, unless a node is made from it."""
+    run(["podman", "image", "prune", "--force", "--filter=label=causeway.image=baked"], timeout_s=600)
+
+
+def _read(name: str, roots: dict[str, str]) -> Baked | None:
+    try:
+        path = folder(name) / MANIFEST
+        baked = Baked(name, json.loads(path.read_text()), path.stat().st_mtime)
+        return baked if roots.get(baked.tag) == baked.root else None
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _roots() -> dict[str, str]:
+    """Tag → SHA-256 of the root of each baked image that podman has."""
+    ids = run(["podman", "images", "--quiet", "--no-trunc", f"--filter=reference={REPOSITORY}"]).split()
+    if not ids:
+        return {}
+    found: dict[str, str] = {}
+    for one in json.loads(run(["podman", "image", "inspect", *sorted(set(ids))])):
+        layers = one["RootFS"]["Layers"]
+        if len(layers) == 1:
+            found |= dict.fromkeys(one["RepoTags"], layers[0].removeprefix("sha256:"))
+    return found

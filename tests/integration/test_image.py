@@ -1,0 +1,232 @@
+"""A pool's image: killed half-way, built twice, not what it says; and two nodes made from it."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.providers.local import baked
+from tests.integration.checkout import Checkout, containers, region, said, wait_for
+
+PROVES = ("local", "base", "images")
+POOL = "tokyo-control"
+ZONE = "Pacific/Chatham"
+"""Of nobody else's image: what this file builds is its own to break and to remove."""
+CUT = 16
+"""Characters of a line that make it a secret of its own, and not a word."""
+
+
+def cluster(checkout: Checkout, zone: str = ZONE) -> dict[str, Any]:
+    """Two nodes with keys and certificates of their own."""
+    return {
+        "name": "pacific",
+        "regions": [region("tokyo", checkout.cidr(0), zone, {"control": 2})],
+        "monitoring": {"kind": "prometheus", "retention": {"time_days": 2}},
+    }
+
+
+def image(checkout: Checkout, *words: str, expect: int = 0) -> str:
+    return checkout.run("exec", "causeway", "image", *words, expect=expect)
+
+
+def build(checkout: Checkout, *words: str) -> str:
+    return image(checkout, "build", POOL, "--stack", checkout.stack, *words)
+
+
+def name_in(text: str) -> str:
+    return str(re.findall(r"^image ([0-9a-f]{12}) of the pool", text, re.MULTILINE)[-1])
+
+
+def ours() -> list[str]:
+    """The images that were built of this file's time zone."""
+    lists = ((baked.folder(one.name) / baked.FILES, one.name) for one in baked.stored())
+    return [name for path, name in lists if f"zoneinfo/{ZONE}" in clock_in(path)]
+
+
+def clock_in(files: Path) -> str:
+    return next(line for line in files.read_text().splitlines() if "./etc/localtime" in line)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _only_ours(checkout: Checkout) -> Iterator[None]:
+    """What an earlier run left is removed, and so is what this one makes."""
+    for name in ours():
+        baked.remove(name)
+    yield
+    checkout.run("down", checkout.stack)
+    for name in ours():
+        image(checkout, "remove", name)
+    assert not ours()
+
+
+@pytest.fixture(scope="module")
+def built(checkout: Checkout) -> str:
+    """The image's name; its first build was killed."""
+    checkout.declare(cluster(checkout))
+    killed_half_way(checkout)
+    return name_in(build(checkout))
+
+
+@pytest.fixture(scope="module")
+def standing(checkout: Checkout, built: str) -> str:
+    """What `up` printed once the image was there."""
+    assert built
+    return checkout.up()
+
+
+def killed_half_way(checkout: Checkout) -> None:
+    """Kill a build while its roles run, with nothing of it used afterwards."""
+    command = ("exec", "causeway", "image", "build", POOL, "--stack", checkout.stack)
+    process = checkout.start(*command)
+    wait_for(lambda: builders() and roles_run(checkout), "the roles to run in the builder")
+    process.kill()  # `./run` has become the command
+    process.communicate()
+    checkout.running.remove(process)
+    assert ours() == []
+    assert builders(), "what a killed build leaves is there for the next one to clear away"
+
+
+def builders() -> list[str]:
+    asked = said("podman", "ps", "--all", "--format={{.Names}}", "--filter=label=causeway.image-builder")
+    return asked.split()
+
+
+def roles_run(checkout: Checkout) -> bool:
+    runs = checkout.folder.glob(".causeway/images/runs/*/artifacts/*/stdout")
+    return any("TASK [base" in run.read_text() for run in runs)
+
+
+def test_after_a_killed_build_the_next_one_is_whole_and_nothing_is_left(built: str) -> None:
+    assert ours() == [built]
+    assert f"cw-image-{built}" not in builders()
+    assert not list(baked.folders().glob(f".{built}.*"))
+
+
+def test_two_builds_are_equal_in_every_byte(checkout: Checkout, built: str) -> None:
+    text = build(checkout, "--again")
+    assert name_in(text) == built
+    assert "built again: equal in every byte" in text
+
+
+def test_one_that_is_not_what_its_manifest_names_is_not_used(
+    checkout: Checkout, built: str, tmp_path: Path
+) -> None:
+    label = ("--change", "LABEL causeway.image=baked")
+    said("podman", "import", "--quiet", *label, str(tiny(tmp_path)), baked.tag_of(built))
+    assert baked.find(built) is None
+    root = re.findall(r"^root: (\S+)", build(checkout), re.MULTILINE)
+    found = baked.find(built)
+    assert found, "so it is built anew"
+    assert root == [f"sha256:{found.root}"]
+
+
+def tiny(folder: Path) -> Path:
+    """A root that is nobody's."""
+    path = folder / "tiny.tar"
+    subprocess.run(["tar", "-C", "/etc", "-cf", str(path), "hostname"], check=True)
+    return path
+
+
+def test_its_packages_are_listed_with_their_checksums(built: str) -> None:
+    manifest = json.loads((baked.folder(built) / baked.MANIFEST).read_text())
+    packages = {package["name"]: package for package in manifest["packages"]}
+    assert {"chrony", "prometheus-node-exporter"} <= packages.keys()
+    assert all(re.fullmatch("[0-9a-f]{64}", package["sha256"]) for package in packages.values())
+    bill = json.loads((baked.folder(built) / baked.SBOM).read_text())
+    assert {part["name"] for part in bill["packages"][1:]} == packages.keys()
+
+
+def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str, standing: str) -> None:
+    assert f"new nodes of {POOL} start from the baked image {built}" in standing
+    assert made_from(checkout) == {f"tokyo-control-{i}": baked.tag_of(built) for i in (0, 1)}
+    assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", standing)
+    assert sorted(baked.users(built)) == [f"cw-{checkout.stack}-tokyo-control-{i}" for i in (0, 1)]
+    assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("standing")
+def test_what_is_baked_is_not_done_again(checkout: Checkout) -> None:
+    (log,) = checkout.files.glob("runs/configure-*/artifacts/*/stdout")
+    for task in ("base : Install what the role needs", "metrics_service : Install the package"):
+        told = re.findall(
+            rf"^TASK \[{re.escape(task)}\] \*+\n((?:\w+: .*\n)+)", log.read_text(), re.MULTILINE
+        )
+        assert told, task
+        assert any("ok: [tokyo-control-0]" in results for results in told), task
+
+
+@pytest.mark.usefixtures("standing")
+def test_nodes_are_born_with_keys_and_names_of_their_own(checkout: Checkout) -> None:
+    for file in ("/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key"):
+        found = {checkout.on_node(node, "cat", file) for node in checkout.instances()}
+        assert len(found) == 2, file
+
+
+@pytest.mark.usefixtures("standing")
+def test_no_secret_of_the_stack_is_in_it(checkout: Checkout, built: str, tmp_path: Path) -> None:
+    needles = tmp_path / "needles"
+    needles.write_text("".join(f"{line}\n" for line in sorted(secrets_of(checkout))))
+    root = Path(said("podman", "image", "mount", baked.tag_of(built)))
+    try:
+        assert holders(needles, root) == []
+    finally:
+        said("podman", "image", "unmount", baked.tag_of(built))
+    for node, container in checkout.instances().items():
+        root = Path(said("podman", "mount", container))
+        assert holders(needles, root), f"what is looked for is on {node}, where it belongs"
+        said("podman", "unmount", container)
+
+
+def secrets_of(checkout: Checkout) -> set[str]:
+    """Every line of every secret of the stack, and what its nodes have made for themselves."""
+    files = [path for path in checkout.files.rglob("*") if path.is_file()]
+    private = [path for path in files if {"secrets", "ssh"} & {*path.parts} and path.suffix != ".pub"]
+    texts = [path.read_text(errors="replace") for path in private if path.name.count("config") == 0]
+    texts += [(checkout.folder / ".causeway" / "passphrase").read_text()]
+    for node in checkout.instances():
+        texts += [checkout.on_node(node, "cat", "/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key")]
+    lines = {line.strip() for text in texts for line in text.splitlines()}
+    found = {line for line in lines if len(line) >= CUT and not line.startswith("-----")}
+    assert len(found) > 20, "there are secrets to look for"
+    return found
+
+
+def holders(needles: Path, root: Path) -> list[str]:
+    """The files below a root that hold one of the lines."""
+    command = ["grep", "--recursive", "--text", "--fixed-strings", "--files-with-matches", "-D", "skip"]
+    done = subprocess.run(
+        [*command, f"--file={needles}", str(root)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.usefixtures("standing")
+def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: Checkout, built: str) -> None:
+    before = checkout.instances()
+    checkout.declare(cluster(checkout, "Pacific/Apia"))
+    said("podman", "rm", "--force", "--time=0", f"cw-{checkout.stack}-tokyo-control-1")
+    text = checkout.up()
+    assert f"start from the plain image: {built} was baked of older inputs" in text
+    now = made_from(checkout)
+    assert now["tokyo-control-0"] == baked.tag_of(built)
+    assert now["tokyo-control-1"].startswith("localhost/causeway-node:")
+    assert checkout.instances()["tokyo-control-0"] == before["tokyo-control-0"]
+    assert checkout.on_node("tokyo-control-0", "date", "+%z") == "+1300"
+
+
+@pytest.mark.usefixtures("standing")
+def test_an_image_that_a_node_is_made_from_is_not_removed(checkout: Checkout, built: str) -> None:
+    assert "nodes are made from image" in image(checkout, "remove", built, expect=2)
+    assert "is removed" not in image(checkout, "prune", "--days", "0") or baked.find(built)
+    assert baked.find(built)
+
+
+def made_from(checkout: Checkout) -> dict[str, str]:
+    """Node name → its container's image."""
+    names = containers(checkout.stack)
+    return {name: said("podman", "inspect", "--format={{.ImageName}}", one) for name, one in names.items()}

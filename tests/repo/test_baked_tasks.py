@@ -1,0 +1,132 @@
+"""What roles have baked into images: every package, and nothing that is a host's own.
+
+The tag `bake` stands on a task that makes the same of every node of a pool, in a root in which nothing runs
+(docs/images.md).
+"""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from infra.checks import load
+from infra.images.recipe import baked, own_of_hosts, reach, recipe_of
+from infra.images.steps import BLOCK, TAG, Step, words_in
+from infra.inventory.groups import inventory_data
+from infra.inventory.roles import role_hosts, role_order
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_BAKED = {
+    ("cuda_base", "Install what kernel modules are built with"): "they are of the kernel that the host runs",
+    (
+        "wan_gateway",
+        "Install what the role needs",
+    ): "which packages those are depends on the gateway's own links",
+}
+"""Tasks that install packages on the host alone, and why."""
+MODULES = {
+    "ansible.builtin.apt": "packages",
+    "ansible.builtin.copy": "a text, by `content`: a file of the role would be no part of the image's name",
+    "ansible.builtin.file": "links and directories",
+    "ansible.builtin.stat": "looks only",
+    "community.general.locale_gen": "locales",
+}
+"""What can be baked: modules that need neither a service, nor the host, nor a secret."""
+NEVER = ("notify", "delegate_to", "run_once", "no_log", "become_user", "async")
+"""What a baked task does not say: it restarts nothing, works in the image alone, and keeps no secret."""
+UNSEEN = {
+    "base": {"Install what the role needs, with fresh package lists"},  # a rescue
+    "prometheus": {"Install the package"},  # brought by an include
+}
+"""Baked tasks that `--list-tasks` does not show."""
+DECLARATIONS = ("Pulumi.local.yaml", *(f"examples/{name}" for name in ("training-two-planes.yaml",)))
+
+BAKED = [(role, step) for role in role_order() for step in baked(role)]
+
+
+def named(pair: tuple[str, Step]) -> str:
+    return f"{pair[0]}: {pair[1].task['name']}"
+
+
+def package_tasks() -> Iterator[tuple[str, str, bool]]:
+    """Role, name and whether it is baked, of every task that installs packages."""
+    for file in sorted(ROOT.glob("roles/*/tasks/**/*.yml")):
+        if file.name != "leave.yml":
+            for task, tagged in tasks_of(YAML(typ="safe").load(file.read_text()), tagged=False):
+                if "ansible.builtin.apt" in task:
+                    yield file.relative_to(ROOT / "roles").parts[0], task["name"], tagged
+
+
+def tasks_of(items: Any, *, tagged: bool) -> Iterator[tuple[dict[str, Any], bool]]:
+    for item in items or ():
+        chosen = tagged or TAG in item.get("tags", ())
+        yield item, chosen
+        for part in BLOCK:
+            yield from tasks_of(item.get(part), tagged=chosen)
+
+
+def test_every_package_is_baked_or_says_why_not() -> None:
+    found = {(role, name): tagged for role, name, tagged in package_tasks()}
+    assert {task for task, tagged in found.items() if not tagged} == NOT_BAKED.keys()
+    assert len(found) > 12
+
+
+@pytest.mark.parametrize("pair", BAKED, ids=named)
+def test_a_baked_task_can_be_done_in_a_root_where_nothing_runs(pair: tuple[str, Step]) -> None:
+    task = pair[1].task
+    assert pair[1].module in MODULES, "it needs a service, or the host"
+    assert not set(NEVER) & task.keys()
+    assert "lookup" not in words_in(pair[1].content), "what it reads would be no part of the image's name"
+    if pair[1].module == "ansible.builtin.copy":
+        assert "content" in task[pair[1].module]
+
+
+def test_no_baked_task_reaches_a_secret() -> None:
+    """Secrets are named by where they are on the controller."""
+    for role in role_order():
+        reached = {*reach(role, {}), *(word for step in baked(role) for word in words_in(step.content))}
+        assert not [name for name in reached if re.search("secret|authority|_key$|password|token", name)], (
+            role
+        )
+
+
+@pytest.mark.parametrize("file", DECLARATIONS)
+def test_no_baked_task_depends_on_the_host(file: str) -> None:
+    spec = load(ROOT / file).spec
+    contract = build_contract(spec, make_plan(spec), "local")
+    inventory = inventory_data(contract, ROOT)
+    for pool in contract.pools:
+        hosts = [name for name, host in contract.hosts.items() if host.pool == pool]
+        for role in role_order():
+            if {*hosts} <= {*role_hosts(contract, role)}:
+                assert own_of_hosts(role, inventory, hosts) == set(), f"{role} on {pool}"
+        assert recipe_of(contract, pool, inventory).roles
+
+
+def test_ansible_finds_the_same_tasks() -> None:
+    command = ["ansible-playbook", "playbooks/roles.yml", "-i", "localhost,", "--tags", TAG, "--list-tasks"]
+    environment = os.environ | {"ANSIBLE_LOCALHOST_WARNING": "False"}
+    text = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    for play in re.split(r"\n +play #\d+ \(feature_", text)[1:]:
+        role = play.partition(")")[0]
+        listed = set(re.findall(rf"^ +(?:\w+ : )?(.*?)\tTAGS: \[.*\b{TAG}\b.*\]$", play, re.MULTILINE))
+        ours = {str(step.task["name"]) for step in baked(role)}
+        assert ours - UNSEEN.get(role, set()) == {name for name in listed if not included(role, name)}, role
+
+
+def included(role: str, name: str) -> bool:
+    """Whether this is an include: what it brings is compared, and not itself."""
+    files = (ROOT / "roles" / role / "tasks").glob("*.yml")
+    tasks = (
+        task for file in files for task, _ in tasks_of(YAML(typ="safe").load(file.read_text()), tagged=False)
+    )
+    return any(task.get("name") == name and "ansible.builtin.include_role" in task for task in tasks)

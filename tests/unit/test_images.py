@@ -1,0 +1,174 @@
+"""Names of images, the tar files of their roots, what differs between two, and their bills of materials."""
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from infra import ROOT
+from infra.checks import load
+from infra.declaration import ClusterSpec
+from infra.errors import BadInputError
+from infra.ground.contract import Contract
+from infra.images import root
+from infra.images.recipe import recipe_of
+from infra.images.sbom import sbom
+from infra.images.steps import steps
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
+from infra.providers.local import baked
+
+ON_DISK = settings(
+    deadline=timedelta(seconds=10),  # each example packs a tree by a program of its own
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0\n"), min_size=1, max_size=8).filter(
+    lambda name: name not in (".", "..") and len(name.encode()) < 200
+)
+TREES = st.dictionaries(
+    NAMES, st.tuples(st.binary(max_size=8), st.sampled_from([0o600, 0o644, 0o755])), max_size=6
+)
+DATE = 1_700_000_000
+
+
+def contract(**changes: Any) -> Contract:
+    spec = load(ROOT / "Pulumi.local.yaml").spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    for key, value in changes.items():
+        if key == "count":
+            spec["regions"][0]["pools"][1]["count"] = value
+        else:
+            spec["regions"][0][key] = value
+    made = ClusterSpec.model_validate(spec)
+    return build_contract(made, make_plan(made), "nobody")
+
+
+def name(pool: str = "tokyo-gpu", **changes: Any) -> str:
+    return recipe_of(contract(**changes), pool).name
+
+
+def test_a_name_follows_from_what_is_baked_and_from_nothing_else() -> None:
+    assert name() == name(count=4) == name(cidr="10.83.0.0/16")
+    assert len({name(), name(timezone="Asia/Seoul"), name(locale="de_DE.UTF-8"), name("tokyo-control")}) == 4
+    assert re.fullmatch("[0-9a-f]{12}", name())
+
+
+def test_an_unknown_pool_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(BadInputError, match="no pool kyoto-gpu") as caught:
+        name("kyoto-gpu")
+    assert "tokyo-gpu" in caught.value.hint
+
+
+def test_what_stands_around_a_task_counts(tmp_path: Path) -> None:
+    write(tmp_path, "r/tasks/main.yml", """
+- ansible.builtin.import_tasks: all.yml
+  tags: [bake]
+  when: outer
+- ansible.builtin.import_tasks: some.yml
+- ansible.builtin.include_role: {name: helper}
+- ansible.builtin.include_role: {name: helper, tasks_from: more.yml}
+  tags: [bake]
+  vars: {given: 1}
+""")  # fmt: skip
+    write(tmp_path, "r/tasks/all.yml", "- {name: a, ansible.builtin.apt: {}, when: [inner]}")
+    write(tmp_path, "r/tasks/some.yml", """
+- tags: bake
+  block: [{name: b, ansible.builtin.apt: {}}]
+  rescue: [{name: c, ansible.builtin.apt: {}}]
+- {name: d, ansible.builtin.apt: {}}
+""")  # fmt: skip
+    write(tmp_path, "helper/tasks/main.yml", "- {name: never, ansible.builtin.apt: {}, tags: [bake]}")
+    write(tmp_path, "helper/tasks/more.yml", """
+- {name: e, ansible.builtin.apt: {}, tags: [bake]}
+- {name: f, ansible.builtin.apt: {}}
+""")  # fmt: skip
+    found = {step.task["name"]: step for step in steps("r", tmp_path)}
+    assert {key for key, step in found.items() if step.baked} == {"a", "b", "c", "e"}
+    assert found.keys() == {*"abcdef"}
+    assert found["a"].conditions == ("outer", "inner")
+    assert (found["e"].role, found["e"].values) == ("helper", {"given": 1})
+
+
+def write(folder: Path, path: str, text: str) -> None:
+    file = folder / "roles" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def plant(folder: Path, tree: dict[str, tuple[bytes, int]], *, backwards: bool, age_s: int) -> Path:
+    folder.mkdir()
+    for path, (content, mode) in sorted(tree.items(), reverse=backwards):
+        (folder / path).write_bytes(content)
+        (folder / path).chmod(mode)
+        os.utime(folder / path, (DATE + age_s, DATE + age_s))
+    return folder
+
+
+@ON_DISK
+@given(tree=TREES)
+def test_the_same_tree_is_the_same_bytes(tmp_path_factory: pytest.TempPathFactory, tree: Any) -> None:
+    folder = tmp_path_factory.mktemp("trees")
+    for number in (0, 1):
+        planted = plant(folder / str(number), tree, backwards=bool(number), age_s=number * 1000)
+        root.pack(planted, folder / f"{number}.tar", DATE)
+    assert (folder / "0.tar").read_bytes() == (folder / "1.tar").read_bytes()
+    assert len(list(root.listing(folder / "0.tar"))) == len(tree) + 1
+
+
+@ON_DISK
+@given(tree=TREES, other=TREES)
+def test_what_differs_is_named_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, tree: Any, other: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("trees")
+    texts = []
+    for number, content in enumerate((tree, other)):
+        planted = plant(folder / str(number), content, backwards=False, age_s=0)
+        root.pack(planted, folder / f"{number}.tar", DATE)
+        texts.append("\n".join(root.listing(folder / f"{number}.tar")))
+    changed = {path for path in {*tree, *other} if tree.get(path) != other.get(path)}
+    assert len(root.differing(*texts)) == len(changed)
+    assert root.differing(texts[0], texts[0]) == []
+
+
+def test_what_podman_mounts_and_older_files_are_as_they_were(tmp_path: Path) -> None:
+    tree = plant(tmp_path / "tree", {"kept": (b"x", 0o644)}, backwards=False, age_s=-500)
+    (tree / "etc").mkdir()
+    (tree / "etc" / "hostname").write_text("")
+    root.pack(tree, tmp_path / "root.tar", DATE)
+    lines = list(root.listing(tmp_path / "root.tar"))
+    assert not [line for line in lines if "hostname" in line]
+    assert f" {DATE - 500} " in next(line for line in lines if line.endswith('"./kept"'))
+
+
+def test_a_bill_of_materials_hangs_together() -> None:
+    packages = [
+        {
+            "name": name,
+            "version": "1:2+b1~3",
+            "architecture": "amd64",
+            "source": f"{name} 2",
+            "sha256": checksum,
+        }
+        for name, checksum in (("libstdc++6", "a" * 64), ("chrony", None))
+    ]
+    document = sbom("0123456789ab", "b" * 64, packages, DATE)
+    known = [part["SPDXID"] for part in document["packages"]]
+    assert len(set(known)) == len(known) == 3
+    assert all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", one) for one in known)
+    assert {link["relatedSpdxElement"] for link in document["relationships"]} == set(known)
+    assert document["creationInfo"]["created"] == "2023-11-14T22:13:20Z"
+    locators = [part["externalRefs"][0]["referenceLocator"] for part in document["packages"][1:]]
+    assert locators[0] == "pkg:deb/debian/libstdc%2B%2B6@1%3A2%2Bb1~3?arch=amd64"
+    assert [len(part.get("checksums", ())) for part in document["packages"]] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("word", ["", "..", "../../etc", "0123456789AB", "0123456789abc"])
+def test_only_an_images_name_leads_to_a_folder(word: str) -> None:
+    with pytest.raises(BadInputError, match="is no image's name"):
+        baked.folder(word)
