@@ -150,7 +150,7 @@ def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str,
 
 @pytest.mark.usefixtures("standing")
 def test_what_is_baked_is_not_done_again(checkout: Checkout) -> None:
-    (log,) = checkout.files.glob("runs/configure-*/artifacts/*/stdout")
+    (log,) = checkout.files.glob("runs/*/artifacts/*/stdout")
     for task in ("base : Install what the role needs", "metrics_service : Install the package"):
         told = re.findall(
             rf"^TASK \[{re.escape(task)}\] \*+\n((?:\w+: .*\n)+)", log.read_text(), re.MULTILINE
@@ -209,6 +209,7 @@ def holders(needles: Path, root: Path) -> list[str]:
 def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: Checkout, built: str) -> None:
     before = checkout.instances()
     checkout.declare(cluster(checkout, "Pacific/Apia"))
+    assert "tokyo-control-nodes" not in checkout.changes(), "another image is no reason to touch a node"
     said("podman", "rm", "--force", "--time=0", f"cw-{checkout.stack}-tokyo-control-1")
     text = checkout.up()
     assert f"start from the plain image: {built} was baked of older inputs" in text

@@ -41,6 +41,7 @@ class Shelf(Lifecycle):
 
     outputs = ("made",)
     replace_on = ("place",)
+    quiet = ("colour",)
     world: ClassVar[dict[str, Any]] = {}
     known: ClassVar[Properties] = {}
 
@@ -130,6 +131,7 @@ def test_diff_sees_changed_inputs_replacements_and_drift(provider: ByName) -> No
     bigger = provider.diff("left", olds, news | {"size": 2})
     assert bigger.changes
     assert not bigger.replaces
+    assert not provider.diff("left", olds, news | {"colour": "red"}).changes, "for what is made later on"
     moved = provider.diff("left", olds, news | {"place": "right"})
     assert moved.replaces == ["place"]
     assert moved.delete_before_replace, "two of the same name cannot stand at once"
