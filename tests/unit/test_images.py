@@ -1,5 +1,6 @@
 """Names of images, the tar files of their roots, what differs between two, and their bills of materials."""
 
+import json
 import os
 import re
 from datetime import timedelta
@@ -15,10 +16,10 @@ from infra.checks import load
 from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
 from infra.ground.contract import Contract
-from infra.images import root
-from infra.images.recipe import recipe_of
+from infra.images import recipe, root
+from infra.images.recipe import reach, recipe_of
 from infra.images.sbom import sbom
-from infra.images.steps import steps
+from infra.images.steps import Step, steps
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.providers.local import baked
@@ -32,7 +33,9 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0\n"), min_si
     lambda name: name not in (".", "..") and len(name.encode()) < 200
 )
 TREES = st.dictionaries(
-    NAMES, st.tuples(st.binary(max_size=8), st.sampled_from([0o600, 0o644, 0o755])), max_size=6
+    st.sampled_from("ab") | NAMES,  # two trees have to have paths in common
+    st.tuples(st.binary(max_size=8), st.sampled_from([0o600, 0o644, 0o755])),
+    max_size=6,
 )
 DATE = 1_700_000_000
 
@@ -62,6 +65,30 @@ def test_an_unknown_pool_is_named_with_those_that_there_are() -> None:
     with pytest.raises(BadInputError, match="no pool kyoto-gpu") as caught:
         name("kyoto-gpu")
     assert "tokyo-gpu" in caught.value.hint
+
+
+def test_a_variable_is_reached_through_another_one() -> None:
+    assert reach("base", {"base_extra_locales": ["eo"]})["base_extra_locales"] == ["eo"]
+    assert "base_ntp_servers" not in reach("base", {"base_ntp_servers": []})
+
+
+@pytest.mark.parametrize(
+    ("condition", "own"),
+    [
+        ("inventory_hostname in others", {"inventory_hostname"}),
+        ("number > 1", {"number"}),
+        ("indirect > 1", {"number"}),
+        ("shape == 'round'", set()),
+    ],
+)
+def test_what_is_one_hosts_own_is_told_from_what_all_have(
+    monkeypatch: pytest.MonkeyPatch, condition: str, own: set[str]
+) -> None:
+    step = Step("base", {"ansible.builtin.apt": {"name": "x"}}, (condition,), {}, baked=True)
+    monkeypatch.setattr(recipe, "baked", lambda _role: (step,))
+    hosts = {name: {"number": number, "shape": "round"} for number, name in enumerate("ab")}
+    groups = {"all": {"hosts": ["a", "b"], "children": [], "vars": {"indirect": "{{ number }}"}}}
+    assert recipe.own_of_hosts("base", {**groups, "_meta": {"hostvars": hosts}}, ["a", "b"]) == own
 
 
 def test_what_stands_around_a_task_counts(tmp_path: Path) -> None:
@@ -117,7 +144,8 @@ def test_the_same_tree_is_the_same_bytes(tmp_path_factory: pytest.TempPathFactor
         planted = plant(folder / str(number), tree, backwards=bool(number), age_s=number * 1000)
         root.pack(planted, folder / f"{number}.tar", DATE)
     assert (folder / "0.tar").read_bytes() == (folder / "1.tar").read_bytes()
-    assert len(list(root.listing(folder / "0.tar"))) == len(tree) + 1
+    names = [json.loads(line.split(" ", 7)[7]) for line in root.listing(folder / "0.tar")]
+    assert names[1:] == [f"./{path}" for path in sorted(tree, key=lambda path: path.encode())]
 
 
 @ON_DISK
