@@ -21,7 +21,7 @@ from infra.ground.contract import Contract
 from infra.images import root
 from infra.images.recipe import BUILDER, Recipe, recipe_of
 from infra.images.sbom import sbom
-from infra.images.steps import TAG, steps
+from infra.images.steps import TAG
 from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
 from infra.process import run
@@ -34,10 +34,10 @@ LISTS = "/var/lib/apt/lists"
 ARCHIVES = "/var/cache/apt/archives"
 PROGRAMS = "/usr/lib/causeway-builder"
 RUNS = ROOT / ".causeway" / "images" / "runs"
+BUILDER_LABEL = f"{names.LABEL}image-builder"
 POLICY = "/usr/sbin/policy-rc.d"
 NEVER_START = r"#!/bin/sh\nexit 101\n"
 """Debian's way to say that an installed service is not to be started."""
-UNIT_MODULE = "ansible.builtin.systemd_service"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Built:
 def ensure(contract: Contract, pool: str, progress: Progress) -> Baked:
     """A pool's image for what is declared now, built first where it is missing."""
     recipe = recipe_of(contract, pool)
-    with image.locked(baked.folder(recipe.name).with_suffix(".lock"), progress):
+    with _only_build(progress):
         if found := baked.find(recipe.name):
             return found
         with _built(contract, recipe, progress) as made:
@@ -69,7 +69,7 @@ def compare(contract: Contract, pool: str, progress: Progress) -> list[str]:
     kept = ensure(contract, pool, progress)
     recipe = recipe_of(contract, pool)
     with (
-        image.locked(baked.folder(recipe.name).with_suffix(".lock"), progress),
+        _only_build(progress),
         _built(contract, recipe, progress) as made,
     ):
         if made.manifest["root"] == kept.manifest["root"]:
@@ -79,11 +79,21 @@ def compare(contract: Contract, pool: str, progress: Progress) -> list[str]:
 
 
 @contextmanager
+def _only_build(progress: Progress) -> Iterator[None]:
+    """One build at a time on this machine: they share what they fetch. Clears what killed ones left."""
+    with image.locked(baked.folders() / "lock", progress):
+        left = run(["podman", "ps", "--all", "--quiet", f"--filter=label={BUILDER_LABEL}"]).split()
+        containers.discard(*left)
+        for part in baked.folders().glob(".*.part"):
+            shutil.rmtree(part, ignore_errors=True)
+        yield
+
+
+@contextmanager
 def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[Built]:
     """One build; its folder is gone in the end, whatever came of it."""
     base = image.ensure_image(progress)
     work = baked.folders() / f".{recipe.name}.part"
-    shutil.rmtree(work, ignore_errors=True)
     image.require_space(baked.folders(), image.SCRATCH)
     known = work / "known"
     known.mkdir(parents=True, mode=0o700)
@@ -107,16 +117,15 @@ def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[B
 
 @contextmanager
 def _builder(base: str, recipe: Recipe) -> Iterator[str]:
-    """A container in which nothing runs; one that a killed build has left gives way."""
+    """A container in which nothing runs."""
     container = f"cw-image-{recipe.name}"
     archives = image.images_dir() / "archives"
     (archives / "partial").mkdir(parents=True, exist_ok=True)
-    containers.discard(container)
     try:
         run(
             [
                 *("podman", "run", "--detach", "--name", container, "--no-hosts", "--privileged"),
-                *("--label", f"{names.LABEL}image-builder={recipe.name}"),
+                *("--label", f"{BUILDER_LABEL}={recipe.name}"),
                 *(f"--dns={server}" for server in nameservers()),
                 *("--volume", f"{archives}:{ARCHIVES}", "--env", "SYSTEMD_OFFLINE=1"),
                 *(base, "sleep", "infinity"),
@@ -140,8 +149,7 @@ def _prepare(container: str, recipe: Recipe) -> list[str]:
     _in(container, "sh", "-c", "printf 'APT::Keep-Downloaded-Packages \"1\";\\n' >/etc/apt/apt.conf.d/00keep")
     _in(container, "python3", f"{PROGRAMS}/packages.py", "check")
     asked = "for unit; do systemctl is-enabled --quiet $unit || echo $unit; done"
-    units = sorted({unit for role in recipe.roles for unit in started_by(role)})
-    return _in(container, "sh", "-c", asked, "sh", *units).split()
+    return _in(container, "sh", "-c", asked, "sh", *recipe.inputs["units"]).split()
 
 
 def _run_roles(contract: Contract, recipe: Recipe, container: str, work: Path, progress: Progress) -> None:
@@ -190,12 +198,6 @@ def _clean(container: str, recipe: Recipe, units: list[str], source_date: int) -
     _in(container, "rm", "/etc/apt/apt.conf.d/00keep")
     script = f"SOURCE_DATE_EPOCH={source_date} sh {PROGRAMS}/clean.sh {' '.join(units)}"
     _in(container, "sh", "-ec", f"{script}; rm -r {PROGRAMS}; echo {recipe.name} >/usr/lib/causeway-image")
-
-
-def started_by(role: str) -> set[str]:
-    """The units that a role enables by their names: it starts them itself, with its settings in place."""
-    asked = (step.task[UNIT_MODULE] for step in steps(role) if step.module == UNIT_MODULE)
-    return {task["name"] for task in asked if task.get("enabled") is True and "{{" not in task["name"]}
 
 
 def _manifest(

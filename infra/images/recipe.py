@@ -14,7 +14,7 @@ from infra import ROOT
 from infra.errors import BadInputError
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
-from infra.images.steps import Step, steps, values, words_in
+from infra.images.steps import Step, steps, units_of, values, words_in
 from infra.inventory.groups import Inventory, group_hosts, inventory_data
 from infra.inventory.overrides import overrides
 from infra.inventory.roles import role_hosts, role_order
@@ -68,6 +68,7 @@ def recipe_of(contract: Contract, pool: str, inventory: Inventory | None = None)
         "builder": tree_hash(BUILDER),
         "tasks": tasks,
         "values": reached,
+        "units": sorted({unit for role in roles for unit in units_of(role)}),
         "user": _users(contract, inventory, hosts[0], {name for each in reached.values() for name in each}),
     }
     return Recipe(pool, hosts[0], roles, inputs)

@@ -19,6 +19,8 @@ TAG = "bake"
 BLOCK = ("block", "rescue", "always")
 STATIC = ("import_tasks", "import_role")
 DYNAMIC = ("include_tasks", "include_role")
+UNIT_MODULE = "ansible.builtin.systemd_service"
+UNIT = re.compile(r"[a-zA-Z][\w.-]*\.(?:service|socket|timer|target)")
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 Values = Mapping[str, Any]
@@ -59,6 +61,19 @@ def values(role: str, root: Path = ROOT) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("defaults", "vars"):
         found |= _read(root / "roles" / role / name / "main.yml") or {}
+    return found
+
+
+def units_of(role: str) -> set[str]:
+    """The units that a role enables: it starts them itself, with its settings in place.
+
+    Where it names one by a template, all that its constants name count: the host may say which.
+    """
+    found = set[str]()
+    for step in steps(role):
+        asked = step.task.get(UNIT_MODULE, {})
+        if asked.get("enabled") is True:
+            found |= set(UNIT.findall(asked["name"] if "{{" not in asked["name"] else str(values(step.role))))
     return found
 
 

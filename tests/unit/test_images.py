@@ -19,7 +19,7 @@ from infra.ground.contract import Contract
 from infra.images import recipe, root
 from infra.images.recipe import reach, recipe_of
 from infra.images.sbom import sbom
-from infra.images.steps import Step, steps
+from infra.images.steps import Step, steps, units_of
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.providers.local import baked
@@ -89,6 +89,23 @@ def test_what_is_one_hosts_own_is_told_from_what_all_have(
     hosts = {name: {"number": number, "shape": "round"} for number, name in enumerate("ab")}
     groups = {"all": {"hosts": ["a", "b"], "children": [], "vars": {"indirect": "{{ number }}"}}}
     assert recipe.own_of_hosts("base", {**groups, "_meta": {"hostvars": hosts}}, ["a", "b"]) == own
+
+
+@pytest.mark.parametrize(
+    ("role", "unit"),
+    [
+        ("base", "chrony.service"),
+        ("node_exporter", "prometheus-node-exporter.service"),
+        ("nfs_server", "nfs-ganesha.service"),
+        ("nfs_server", "nfs-server.service"),
+    ],
+)
+def test_units_that_a_role_enables_wait_for_it(role: str, unit: str) -> None:
+    assert unit in units_of(role)
+
+
+def test_a_role_that_enables_nothing_keeps_nothing_back() -> None:
+    assert units_of("ceph_client") == set()
 
 
 def test_what_stands_around_a_task_counts(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def locked(path: Path, progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress("node image: waiting for another process that is building it")
+            progress("images: waiting for another process that is building one")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
