@@ -11,10 +11,11 @@ import os
 import sys
 import tomllib
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from infra import ROOT
+from infra import CHECKOUT, PACKAGE
 from infra.errors import CausewayError, ExitCode
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -30,7 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),
 }
 """Name → (module with `add_arguments` and `run`, one line of help). Modules are imported on demand."""
-ROOMS = ROOT / "infra" / "capabilities"
+ROOMS = PACKAGE / "capabilities"
+ELSEWHERE = "clone Causeway's repository, and call there: ./run exec causeway"
 
 
 def all_commands() -> dict[str, tuple[str, str]]:
@@ -83,9 +85,26 @@ def _run(words: list[str]) -> int:
         raise AssertionError("argparse lets only known commands pass")
     name, (module_name, summary) = words[0], known[words[0]]
     parser = argparse.ArgumentParser(prog=f"causeway {name}", description=summary)
-    module: Any = importlib.import_module(module_name)
+    module = _module(name, module_name)
     module.add_arguments(parser)
     return int(module.run(parser.parse_args(words[1:])))
+
+
+def _module(name: str, where: str) -> Any:
+    """A command's module. Without a checkout only those that say `OFFLINE = True` can work: they need no stack."""
+    try:
+        module = importlib.import_module(where)
+    except ModuleNotFoundError:
+        if CHECKOUT:
+            raise
+        module = None
+    if CHECKOUT or getattr(module, "OFFLINE", False):
+        return module
+    raise CausewayError(
+        f"`causeway {name}` works on a stack, for which a checkout is needed: pip has installed what checks and"
+        " plans",
+        hint=f"{ELSEWHERE} {name}",
+    )
 
 
 def _main_parser() -> argparse.ArgumentParser:
@@ -107,8 +126,12 @@ class _Version(argparse.Action):
     """Reads the version where it stands, and only when it is asked for."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        print(f"{project['name']} {project['version']}")
+        if CHECKOUT:
+            project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+            version = project["version"]
+        else:
+            version = metadata.version("causeway")
+        print(f"causeway {version}")
         parser.exit()
 
 
@@ -116,6 +139,8 @@ class _Completion(argparse.Action):
     """Imports every command, for their arguments."""
 
     def __call__(self, parser: argparse.ArgumentParser, _: object, shell: Any, __: object = None) -> None:
+        if not CHECKOUT:
+            raise CausewayError("completion needs a checkout", hint=f"{ELSEWHERE} --completion {shell}")
         from infra.completion import script
 
         (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))

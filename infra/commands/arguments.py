@@ -12,12 +12,13 @@ from infra.stack import check_stack
 DEFAULT_STACK = "local"
 
 
-def add_declaration(parser: argparse.ArgumentParser) -> None:
-    """FILE or --stack: which declaration a command reads."""
+def add_declaration(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """FILE or --stack: which declaration a command reads; `several`: or which ones."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "file",
-        nargs="?",
+        nargs="*" if several else "?",
+        default=[] if several else None,
         metavar="FILE",
         help="a Pulumi.<stack>.yaml, or a file that holds the bare declaration",
     )
@@ -47,10 +48,21 @@ def declaration_of(stack: str) -> Path:
 def declaration_file(arguments: argparse.Namespace) -> Path:
     """The file to read, named as short as it can be from where the user stands."""
     if arguments.file is not None:
-        if not arguments.file:
-            raise BadInputError("the file's name is empty")
-        return Path(arguments.file)
+        return _given(arguments.file)
     return declaration_of(arguments.stack if arguments.stack is not None else DEFAULT_STACK)
+
+
+def declaration_files(arguments: argparse.Namespace) -> list[Path]:
+    """The same where a command takes several."""
+    if arguments.file:
+        return [_given(name) for name in arguments.file]
+    return [declaration_of(arguments.stack if arguments.stack is not None else DEFAULT_STACK)]
+
+
+def _given(name: str) -> Path:
+    if not name:
+        raise BadInputError("the file's name is empty")
+    return Path(name)
 
 
 def stack_of(path: Path) -> str | None:

@@ -2,21 +2,32 @@
 
 import argparse
 import json
+from pathlib import Path
 
 from infra.checks import DeclarationError, Problem, check, check_given, check_overrides, load
-from infra.commands.arguments import add_declaration, declaration_file, stack_of
+from infra.commands.arguments import add_declaration, declaration_files, stack_of
 from infra.declaration import ClusterSpec
-from infra.errors import ExitCode
+from infra.errors import BadInputError, ExitCode
+
+OFFLINE = True
+"""It needs no stack: where pip has installed the package alone, it works, too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
-    add_declaration(parser)
+    add_declaration(parser, several=True)
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
-    """Print every problem and a summary; BAD_INPUT when one of them is an error."""
-    path = declaration_file(arguments)
+    """Print every problem of every file, and a summary of each; BAD_INPUT when one of them is an error."""
+    paths = declaration_files(arguments)
+    if arguments.json and len(paths) > 1:
+        raise BadInputError("--json reports on one file", hint="call it once for each")
+    codes = [_check(path, as_json=arguments.json) for path in paths]
+    return max(codes)
+
+
+def _check(path: Path, *, as_json: bool) -> ExitCode:
     spec: ClusterSpec | None = None
     try:
         declaration = load(path)
@@ -28,7 +39,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             problems += check_overrides(spec, path.parent / "inventories" / stack)
     except DeclarationError as error:
         problems = list(error.problems)
-    if arguments.json:
+    if as_json:
         print(problems_json(str(path), problems))
     else:
         for problem in problems:

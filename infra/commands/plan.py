@@ -20,6 +20,9 @@ from infra.planning.report import plan_json, plan_page, print_plan
 WIDE = 200
 """Columns where the output is no terminal, so that a pipe or a log sees one line per pool."""
 
+OFFLINE = True
+"""It needs no stack: where pip has installed the package alone, it works, too."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""

@@ -6,6 +6,9 @@ import json
 from infra.checks.json_schema import declaration_schema
 from infra.errors import ExitCode
 
+OFFLINE = True
+"""It needs no stack: where pip has installed the package alone, it works, too."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command has no arguments."""

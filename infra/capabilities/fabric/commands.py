@@ -10,6 +10,7 @@ from infra.capabilities.fabric.join import Joined, join
 from infra.errors import BadInputError, CausewayError, ExitCode
 
 COMMAND, SUMMARY = "switch", "join a planned switch configuration with a switch's own, offline"
+OFFLINE = True
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
