@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("infra.commands.check", "validate a declaration, offline"),
     "plan": ("infra.commands.plan", "show what a declaration would make, offline"),
     "schema": ("infra.commands.schema", "print the JSON Schema of declarations, for editors"),
+    "init": ("infra.commands.init", "write the declaration of machines you have, from a list of them"),
     "doctor": ("infra.commands.doctor", "look at machines you have before anything is changed there"),
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
@@ -91,7 +92,7 @@ def _run(words: list[str]) -> int:
 
 
 def _module(name: str, where: str) -> Any:
-    """A command's module. Without a checkout only those that say `OFFLINE = True` can work: they need no stack."""
+    """A command's module. Without a checkout those work that need no stack, and say `OFFLINE = True`."""
     try:
         module = importlib.import_module(where)
     except ModuleNotFoundError:
@@ -101,8 +102,8 @@ def _module(name: str, where: str) -> Any:
     if CHECKOUT or getattr(module, "OFFLINE", False):
         return module
     raise CausewayError(
-        f"`causeway {name}` works on a stack, for which a checkout is needed: pip has installed what checks and"
-        " plans",
+        f"`causeway {name}` works on a stack, for which a checkout is needed:"
+        " pip has installed what checks and plans",
         hint=f"{ELSEWHERE} {name}",
     )
 

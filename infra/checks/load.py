@@ -33,8 +33,13 @@ def load_spec(path: Path) -> ClusterSpec:
 
 def load(path: Path) -> Declaration:
     """`load_spec`, with the lines that later findings point to."""
+    return parse(_read_text(path), path)
+
+
+def parse(text: str, path: Path) -> Declaration:
+    """The same of a text that stands in that file, or is to."""
     file = str(path)
-    tree = read_yaml(_read_text(path), file)
+    tree = read_yaml(text, file)
     prefix, mapping = _cluster_of(tree, path)
     source = Source(file, _lines_below(tree.lines, prefix))
     try:

@@ -1,7 +1,7 @@
 """What `pip install <checkout>` gives: the commands that need no stack, for a user without rights, offline.
 
-The package is built and installed by a user who may do nothing else, into an empty environment. Then the checkout
-that it came from is taken away, and so is the network.
+The package is built and installed by a user who may do nothing else, into an empty environment. Then the
+checkout that it came from is taken away, and so is the network.
 """
 
 import os
@@ -25,7 +25,7 @@ INSTALL_LIMIT_S, LIMIT_S = 300, 60
 DECLARATIONS = sorted(
     str(path.relative_to(ROOT)) for path in (*ROOT.glob("examples/*.yaml"), *ROOT.glob("Pulumi.*.yaml"))
 )
-OFFLINE = {"check", "plan", "schema", "switch"}
+OFFLINE = {"check", "init", "plan", "schema", "switch"}
 """What works without a checkout; every other command says what it needs."""
 
 
@@ -71,7 +71,9 @@ def place() -> Iterator[Path]:
         for declaration in DECLARATIONS:
             (folder / "here" / declaration).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / declaration, folder / "here" / declaration)
-        subprocess.run(["chown", "-R", f"{NOBODY.pw_uid}:{NOBODY.pw_gid}", folder], check=True, timeout=LIMIT_S)
+        subprocess.run(
+            ["chown", "-R", f"{NOBODY.pw_uid}:{NOBODY.pw_gid}", folder], check=True, timeout=LIMIT_S
+        )
         pip = str(folder / "venv" / "bin" / "pip")
         made = run_as_nobody([SYSTEMS_PYTHON, "-m", "venv", str(folder / "venv")], folder)
         assert made.returncode == 0, made.stderr

@@ -23,6 +23,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "verify": ("infra.verify",),
     "inventory": ("infra.inventory",),
     "planning": ("infra.planning",),
+    "intake": ("infra.intake",),
     "checks": ("infra.checks",),
     "capabilities": ("infra.capabilities",),
     "ground": ("infra.ground",),
@@ -32,7 +33,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
 """Layer → the modules and packages in it, the highest layer first. The longest name that fits counts."""
 IN_ROOMS = {"resources": "components", "commands": "commands"}
 """Modules of a capability that are in a higher layer than the rest of it, with what follows a `_`."""
-PURE = ("declaration", "ground", "capabilities", "checks", "planning")
+PURE = ("declaration", "ground", "capabilities", "checks", "planning", "intake")
 """Layers that import neither Pulumi nor Ansible."""
 TOOLS = ("pulumi", "ansible", "ansible_runner", "ansible_mitogen")
 

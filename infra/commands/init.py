@@ -1,0 +1,234 @@
+"""`causeway init`: write the declaration of machines you have, from a list of them or a few questions."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from infra.commands.arguments import declaration_of
+from infra.errors import BadInputError, ExitCode
+from infra.files import write_file
+from infra.intake import host_keys
+from infra.intake.inventory import read_inventory
+from infra.intake.machine import ROLES, ListError, Row, complaint, label
+from infra.intake.place import Region, Wishes, of_groups, placed
+from infra.intake.table import read_table
+from infra.intake.write import Link, checked, declaration_text
+from infra.stack import check_stack
+
+OFFLINE = True
+"""It needs no stack; only --host-keys asks machines."""
+LARGEST_LIST_BYTES = 64 * 2**20
+FORMS = (
+    "a CSV with the columns name, address, pool …; an Ansible inventory, or its `ansible-inventory --list`"
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument(
+        "stack", type=check_stack, metavar="STACK", help="whose declaration is written: Pulumi.STACK.yaml"
+    )
+    parser.add_argument("source", nargs="?", metavar="FILE", help=f"{FORMS}; - reads it from a pipe")
+    parser.add_argument(
+        "--force", action="store_true", help="replace a file; it is kept with .old at its end"
+    )
+    parser.add_argument(
+        "--host-keys", action="store_true", help="ask the machines for host keys that the list does not have"
+    )
+    parser.add_argument(
+        "--accept-host-keys", action="store_true", help="the same, without asking you about fingerprints"
+    )
+    of = parser.add_argument_group("what the list does not say")
+    of.add_argument("--region", metavar="R", help="the region of machines that name none (default: STACK)")
+    of.add_argument("--regions", metavar="G,…", type=_names, default=(), help="groups that are regions")
+    of.add_argument("--pools", metavar="G,…", type=_names, default=(), help="groups that are pools")
+    of.add_argument(
+        "--role", metavar="POOL=ROLE", action="append", default=[], type=_role, help="what it is for"
+    )
+    of.add_argument(
+        "--cidr", metavar="R=CIDR", action="append", default=[], type=_pair, help="region's network"
+    )
+    link = "the WAN link between two regions: their names, round trip in ms, Mbit/s"
+    of.add_argument("--link", metavar="A,B,MS,MBPS", action="append", default=[], type=_link, help=link)
+    of.add_argument("--user", default="", help="who logs in by SSH (default: root)")
+    of.add_argument("--key-file", default="", help="the private key (default: the stack makes one)")
+    of.add_argument("--gpus", default="", help="GPUs of each node in pools of role gpu")
+    of.add_argument("--gpu-model", default="", help="their model, such as h100-sxm")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (name.strip() for name in text.split(","))))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _link(text: str) -> Link:
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 4 or not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not REGION,REGION,MS,MBPS")
+    return Link(label(parts[0]), label(parts[1]), *parts[2:])
+
+
+def _role(text: str) -> tuple[str, str]:
+    pool, role = _pair(text)
+    if role not in ROLES:
+        raise argparse.ArgumentTypeError(f"{role!r} is not one of {', '.join(ROLES)}")
+    return label(pool), role
+
+
+def run(arguments: argparse.Namespace) -> ExitCode:
+    """Read, place, ask for keys, check, write; nothing is written where a row is wrong."""
+    path = declaration_of(arguments.stack)
+    if os.path.lexists(path) and not arguments.force:
+        raise BadInputError(
+            f"{path} is there already", hint="--force replaces it, and keeps it as it was beside"
+        )
+    wishes = Wishes(
+        region=arguments.region or label(arguments.stack),
+        user=arguments.user,
+        key_file=arguments.key_file,
+        gpus=arguments.gpus,
+        gpu_model=arguments.gpu_model,
+        roles=dict(arguments.role),
+        cidrs=dict(arguments.cidr),
+    )
+    if arguments.source is None:
+        rows, wishes = _questions(wishes)
+    else:
+        rows = read_list(arguments.source, arguments.regions, arguments.pools)
+    regions = with_keys(placed(rows, wishes), arguments)
+    origin = arguments.source or "answers on a terminal"
+    text = declaration_text(label(arguments.stack), regions, arguments.link, origin)
+    warnings = checked(text, path, regions)
+    if os.path.lexists(path):
+        path.replace(path.with_name(f"{path.name}.old"))
+    write_file(path, text)
+    for warning in warnings:
+        print(warning, file=sys.stderr)
+    print(
+        f"{path}: {len(rows):,} machines in {len(regions)} regions."
+        f" Next: causeway check --stack {arguments.stack}"
+    )
+    return ExitCode.OK
+
+
+def read_list(source: str, regions: Sequence[str], pools: Sequence[str]) -> list[Row]:
+    """The machines of a list, whatever form it has."""
+    text = _text(source)
+    name = "standard input" if source == "-" else source
+    if _is_table(name, text):
+        rows, unread = read_table(text, name)
+        if unread:
+            print(f"{name}: columns that are not read: {', '.join(unread)}", file=sys.stderr)
+    else:
+        rows = of_groups(read_inventory(text, name), regions, pools)
+    if not rows:
+        raise BadInputError(f"{name}: no machine is in it", hint=f"it is {FORMS}")
+    return rows
+
+
+def _text(source: str) -> str:
+    try:
+        if source == "-":
+            content = sys.stdin.buffer.read(LARGEST_LIST_BYTES + 1)
+        else:
+            with Path(source).open("rb") as file:
+                content = file.read(LARGEST_LIST_BYTES + 1)
+        if len(content) > LARGEST_LIST_BYTES:
+            raise BadInputError(
+                f"{source} is larger than {LARGEST_LIST_BYTES >> 20} MiB: no list of machines is"
+            )
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInputError(f"{source} is not UTF-8 text", hint="save it as UTF-8") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInputError(f"{source} cannot be read: {reason}", hint=f"it is {FORMS}") from None
+
+
+def _is_table(name: str, text: str) -> bool:
+    first = text.lstrip().partition("\n")[0].lower()
+    return name.lower().endswith(".csv") or ("address" in first and any(mark in first for mark in ",;\t"))
+
+
+def with_keys(regions: list[Region], arguments: argparse.Namespace) -> list[Region]:
+    """The same with host keys that the machines were asked for; ListError for those that have none."""
+    lacking = [row for region in regions for row in region.rows if not row.get("host_key")]
+    if not lacking:
+        return regions
+    if not (arguments.host_keys or arguments.accept_host_keys):
+        hint = "a column or variable host_key has it; --host-keys asks the machines, and shows what they say"
+        raise ListError((complaint(row, "it has no host key") for row in lacking), hint)
+    keys = host_keys.asked(lacking)
+
+    def key_of(row: Row) -> str | None:
+        return keys.get((row.get("address"), row.get("ssh_port") or host_keys.SSHS_PORT))
+
+    if silent := [row for row in lacking if key_of(row) is None]:
+        raise ListError(complaint(row, "no SSH server says a host key there") for row in silent)
+    _accepted([(row, key_of(row) or "") for row in lacking], asking=not arguments.accept_host_keys)
+
+    def filled(row: Row) -> Row:
+        return replace(row, values={"host_key": key_of(row) or "", **row.values})
+
+    return [
+        replace(region, pools=[replace(pool, rows=list(map(filled, pool.rows))) for pool in region.pools])
+        for region in regions
+    ]
+
+
+def _accepted(found: Sequence[tuple[Row, str]], *, asking: bool) -> None:
+    """Show the fingerprints; BadInputError where the user does not take them."""
+    for row, key in found:
+        print(
+            f"{row.get('address'):<15}  {host_keys.fingerprint(key)}  {key.split()[0]}  {row.name}",
+            file=sys.stderr,
+        )
+    print(host_keys.MEANING, file=sys.stderr)
+    if not asking:
+        return
+    if not sys.stdin.isatty():
+        raise BadInputError(
+            "nobody is there to be asked about these keys", hint="--accept-host-keys takes them as they are"
+        )
+    if _answer("Take these keys? yes or no", "no") != "yes":
+        raise BadInputError("the keys were not taken; nothing was written")
+
+
+def _answer(question: str, default: str = "") -> str:
+    print(f"{question}{f' [{default}]' if default else ''}: ", end="", file=sys.stderr, flush=True)
+    try:
+        return input().strip() or default
+    except EOFError:
+        return default
+
+
+def _questions(wishes: Wishes) -> tuple[list[Row], Wishes]:
+    """Machines and what they share, as the user answers."""
+    if not sys.stdin.isatty():
+        raise BadInputError(
+            "no list of machines was given, and nobody is there to be asked", hint=f"give {FORMS}"
+        )
+    region = _answer("Region", wishes.region)
+    user = _answer("Who logs in by SSH", wishes.user or "root")
+    key_file = _answer("File of the private key (nothing: the stack makes one)", wishes.key_file)
+    print("Machines: ADDRESS POOL, such as 192.168.20.11 control. An empty line ends.", file=sys.stderr)
+    rows: list[Row] = []
+    while words := _answer(f"Machine {len(rows) + 1}").split():
+        where = f"machine {len(rows) + 1}"
+        rows.append(Row(where, words[0], dict(zip(("address", "pool"), words, strict=False))))
+    if not rows:
+        raise BadInputError("no machine was named; nothing was written")
+    wishes = replace(wishes, region=region, user=user, key_file=key_file)
+    if any("gpu" in row.get("pool") for row in rows):
+        gpus = _answer("GPUs of each GPU node", wishes.gpus or "8")
+        wishes = replace(wishes, gpus=gpus, gpu_model=_answer("Their model", wishes.gpu_model or "h100-sxm"))
+    return rows, wishes

@@ -1,0 +1,56 @@
+"""A list of machines as CSV, one a line below a line that names the columns."""
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infra.errors import BadInputError
+from infra.intake.machine import ListError, Row, word
+
+if TYPE_CHECKING:
+    import _csv
+
+COLUMNS = (
+    "name", "address", "region", "pool", "role", "rack", "gpus", "gpu_model", "nics", "nic_gbps",
+    "ssh_user", "ssh_port", "ssh_key_file", "host_key",
+)  # fmt: skip
+NEEDED = ("address",)
+
+
+def read_table(text: str, file: str) -> tuple[list[Row], list[str]]:
+    """(its machines, the columns that are not read). ListError for lines that are longer than the first."""
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        lines = list(_lines(reader))
+    except csv.Error as error:
+        raise BadInputError(f"{file}:{reader.line_num}: not CSV: {error}") from None
+    if not lines:
+        raise BadInputError(f"{file}: empty", hint=f"its first line names columns: {', '.join(COLUMNS)}")
+    names = [name.strip().lower().replace(" ", "_") for name in lines[0][1]]
+    if repeated := sorted({name for name in names if names.count(name) > 1 and name}):
+        raise BadInputError(f"{file}:1: the column {word(repeated[0])} stands there twice")
+    if missing := [name for name in NEEDED if name not in names]:
+        known = ", ".join(COLUMNS)
+        raise BadInputError(f"{file}:1: the column {missing[0]} is missing", hint=f"columns are {known}")
+    if wrong := [
+        f"{file}:{number}: {len(cells)} cells, but there are {len(names)} columns"
+        for number, cells in lines[1:]
+        if len(cells) > len(names)
+    ]:
+        raise ListError(wrong, hint="put what holds a comma in quotes")
+    rows = [_row(f"{file}:{number}", dict(zip(names, cells, strict=False))) for number, cells in lines[1:]]
+    return rows, [word(name) for name in names if name and name not in COLUMNS]
+
+
+def _lines(reader: "_csv.Reader") -> Iterator[tuple[int, list[str]]]:
+    """Those that say something, with the number of the line where each ends."""
+    for cells in reader:
+        if any(cell.strip() for cell in cells):
+            yield reader.line_num, [cell.strip() for cell in cells]
+
+
+def _row(where: str, cells: dict[str, str]) -> Row:
+    known = {name: cells[name] for name in COLUMNS if cells.get(name)}
+    return Row(where, known.get("name") or known.get("address", ""), known)

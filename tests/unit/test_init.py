@@ -1,0 +1,338 @@
+"""`causeway init`: what it writes is right, or it says which row of the list is wrong, and why."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pexpect
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.checks import check, load_spec
+from infra.checks.load import parse
+from infra.cli import main
+from infra.declaration import ClusterSpec
+from infra.errors import BadInputError
+from infra.intake import host_keys
+from infra.intake.inventory import read_inventory
+from infra.intake.machine import Row
+from infra.intake.place import Wishes, of_groups, placed
+from infra.intake.table import COLUMNS, read_table
+from infra.intake.write import checked, declaration_text
+
+ROOT = Path(__file__).parents[2]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"
+HEAD = "address,pool,host_key\n"
+WISHES = Wishes(region="lab", gpus="8", gpu_model="h100-sxm")
+TABLE = f"""name,address,region,pool,rack,gpus,gpu_model,ssh_user,ssh_port,host_key,serial
+head,192.168.20.11,munich,control,r1,,,admin,,{KEY},1
+n10,192.168.20.30,munich,gpu,r10,8,h100-sxm,admin,2222,{KEY},2
+"n, the 1st",192.168.20.21,munich,gpu,r2,8,h100-sxm,admin,,{KEY},3
+"""
+INI = f"""
+munich-head ansible_host=192.168.20.11
+[munich_control]
+munich-head
+[munich_gpu]
+n[09:11] # three of them
+[munich:children]
+munich_control
+munich_gpu
+[munich_gpu:vars]
+gpus=8
+gpu_model="h100-sxm"
+ansible_port=2222
+[all:vars]
+ansible_user=admin
+host_key={KEY}
+[munich:vars]
+ansible_user=ada
+ansible_port=2200
+"""
+FROM_YAML = f"""
+all:
+  vars: {{ansible_user: admin, host_key: {KEY}}}
+  hosts:
+    munich-head: {{ansible_host: 192.168.20.11}}
+  children:
+    munich:
+      vars: {{ansible_user: ada, ansible_port: 2200}}
+      children:
+        munich_control: {{hosts: {{munich-head: }}}}
+        munich_gpu:
+          hosts: {{"n[09:11]": }}
+          vars: {{gpus: 8, gpu_model: h100-sxm, ansible_port: 2222}}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where declarations are written."""
+    monkeypatch.setattr("infra.commands.arguments.ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def written(here: Path, source: str, text: str, *words: str) -> ClusterSpec:
+    (here / source).write_text(text)
+    assert main(["init", "lab", source, *words]) == 0
+    return load_spec(here / "Pulumi.lab.yaml")
+
+
+def test_a_table_becomes_regions_and_pools(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = written(here, "machines.csv", TABLE)
+    region = spec.regions[0]
+    assert (region.name, str(region.cidr), region.provider.ssh_user) == ("munich", "192.168.20.0/24", "admin")
+    assert [(pool.name, pool.role, pool.count) for pool in region.pools] == [
+        ("control", "control", 1),
+        ("gpu", "gpu", 2),
+    ]
+    # Nodes fill racks in their order: r2 before r10.
+    assert [(str(host.address), host.ssh_port) for host in region.pools[1].hosts] == [
+        ("192.168.20.21", 22),
+        ("192.168.20.30", 2222),
+    ]
+    text = (here / "Pulumi.lab.yaml").read_text()
+    assert "# n, the 1st, rack r2\n" in text
+    assert "serial" in capsys.readouterr().err
+
+
+def addressed(text: str) -> str:
+    """The same inventory with addresses for n09 to n11."""
+    return text.replace("n[09:11]", "192.168.20.[21:23]")
+
+
+@pytest.mark.parametrize(("name", "text"), [("hosts", INI), ("hosts.yml", FROM_YAML)])
+def test_an_inventory_says_the_same_as_to_ansible(here: Path, name: str, text: str) -> None:
+    """`ansible-inventory` is the judge of what an inventory means."""
+    (here / "none.cfg").touch()
+    ours = written(here, name, addressed(text), "--regions", "munich")
+    listed = subprocess.run(
+        ["ansible-inventory", "-i", name, "--list"],
+        env={**os.environ, "ANSIBLE_CONFIG": str(here / "none.cfg")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    theirs = written(here, "list.json", listed, "--regions", "munich", "--force")
+    assert ours == theirs
+    assert [(pool.name, pool.count) for pool in ours.regions[0].pools] == [("control", 1), ("gpu", 3)]
+    assert [pool.hosts[0].ssh_port for pool in ours.regions[0].pools] == [2200, 2222]
+
+
+def test_several_users_in_a_region_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "hosts").write_text(addressed(INI).replace("=192.168.20.11", "=192.168.20.11 ansible_user=eve"))
+    assert main(["init", "lab", "hosts", "--regions", "munich"]) == 2
+    assert "ssh_user is ada, but eve at hosts:2; region munich has one" in capsys.readouterr().err
+    assert not (here / "Pulumi.lab.yaml").exists()
+
+
+def test_regions_need_links(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = TABLE + f"far,192.168.30.11,osaka,control,,,,,,{KEY},4\n"
+    (here / "m.csv").write_text(text)
+    assert main(["init", "lab", "m.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "m.csv:5: far: region osaka: no WAN link reaches region osaka" in said
+    assert "--link A,B,MS,MBPS" in said
+    spec = written(here, "m.csv", text, "--link", "munich,osaka,230.5,1000")
+    assert (spec.wan_links[0].rtt_ms, spec.wan_links[0].bandwidth_mbps) == (230.5, 1000)
+
+
+def test_a_file_is_never_replaced_unasked_and_then_kept(here: Path) -> None:
+    (here / "Pulumi.lab.yaml").write_text("mine\n")
+    (here / "m.csv").write_text(TABLE)
+    assert main(["init", "lab", "m.csv"]) == 2
+    assert (here / "Pulumi.lab.yaml").read_text() == "mine\n"
+    assert main(["init", "lab", "m.csv", "--force"]) == 0
+    assert (here / "Pulumi.lab.yaml.old").read_text() == "mine\n"
+    assert load_spec(here / "Pulumi.lab.yaml").name == "lab"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("m.csv", "name,pool\na,gpu\n", "m.csv:1: the column address is missing"),
+        ("m.csv", HEAD + f"10.0.0.300,gpu,{KEY}\n", "m.csv:2: 10.0.0.300: 10.0.0.300 is not an IPv4"),
+        ("m.csv", HEAD + f"10.0.0.3,things,{KEY}\n", "m.csv:2: 10.0.0.3: pool things: its role is not said"),
+        ("m.csv", HEAD + f"10.0.0.3,gpu,{KEY}\n", "m.csv:2: 10.0.0.3: pool gpu has no gpus and gpu_model"),
+        ("m.csv", HEAD + "10.0.0.3,control,SHA256:x\n", "m.csv:2: 10.0.0.3: host_key: a fingerprint"),
+        ("m.csv", HEAD + "10.0.0.3,control\n", "m.csv:2: 10.0.0.3: it has no host key"),
+        (
+            "m.csv",
+            HEAD + f"10.0.0.3,control,{KEY}\n" * 2,
+            "m.csv:3: 10.0.0.3: address: 10.0.0.3 is already the address of m.csv:2",
+        ),
+        ("hosts", "[gpu]\na ansible_host='{{ x }}'\n", "hosts:2: a: address is a template"),
+        ("hosts", "[gpu]\na b\n", "hosts:2: after a host stands NAME=VALUE, not b"),
+        ("hosts", "[a]\n10.0.0.3\n[b]\n10.0.0.3\n", "hosts:2: 10.0.0.3: is in the groups a, b"),
+        ("hosts", "10.0.0.3\n", "hosts:1: 10.0.0.3: nothing says its pool"),
+        ("i.yml", "all:\n  hosts:\n    a: {k: !vault x}\n", "i.yml:3: all.hosts.a.k: the YAML tag !vault"),
+        ("i.yml", "all:\n  host: {}\n", "i.yml:2: all.host: a group has hosts, children and vars"),
+        ("i.json", "[]", "i.json:1: not the name of a group: []"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(
+    here: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, said: str
+) -> None:
+    (here / name).write_text(text)
+    assert main(["init", "lab", name]) == 2
+    assert said in capsys.readouterr().err
+    assert not (here / "Pulumi.lab.yaml").exists()
+
+
+ODD = st.sampled_from(
+    ["", " ", "#", "a: b", "{{ x }}", "ü", "-", "*x", "'", '"', "1.5", "true", "10.0.0.256", "\x1b[2J"]
+)
+WORDS = st.one_of(ODD, st.text(max_size=8))
+GOOD: dict[str, st.SearchStrategy[str]] = {
+    "name": st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True),
+    "address": st.builds("10.{}.0.{}".format, st.integers(0, 2), st.integers(1, 254)),
+    "region": st.just("tokyo"),
+    "pool": st.sampled_from(["control", "gpu", "gpu_b", "Storage", "edge-gw"]),
+    "role": st.just(""),
+    "rack": st.sampled_from(["", "r1", "r2", "r10"]),
+    "gpus": st.just(""),
+    "gpu_model": st.just(""),
+    "nics": st.just(""),
+    "nic_gbps": st.just(""),
+    "ssh_user": st.just("ada"),
+    "ssh_port": st.sampled_from(["", "22", "2222"]),
+    "ssh_key_file": st.just("/keys/a b"),
+    "host_key": st.just(KEY),
+}  # fmt: skip
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> list[dict[str, str]]:
+    """Mostly right, and now and then something in a cell."""
+    rows = draw(st.lists(st.fixed_dictionaries(GOOD), min_size=1, max_size=6))
+    for _ in range(draw(st.integers(0, 2))):
+        draw(st.sampled_from(rows))[draw(st.sampled_from(COLUMNS))] = draw(WORDS)
+    return rows
+
+
+def outcome(read: Callable[[], list[Row]]) -> str:
+    """What is complained of; nothing where a declaration came of it, which then is read and checked anew."""
+    path = Path("Pulumi.lab.yaml")
+    try:
+        rows = read()
+        regions = placed(rows, WISHES)
+        text = declaration_text("lab", regions, (), "a list")
+        checked(text, path, regions)
+    except BadInputError as error:
+        return error.message
+    declaration = parse(text, path)
+    assert not [each for each in check(declaration.spec, declaration.source) if each.severity == "error"]
+    pools = [pool for region in declaration.spec.regions for pool in region.pools]
+    listed = sorted(str(host.address) for pool in pools for host in pool.hosts)
+    assert listed == sorted(row.get("address") for row in rows)
+    return ""
+
+
+def quoted(cells: list[str]) -> str:
+    return ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+
+
+@given(machines())
+def test_any_table_is_written_right_or_its_row_is_named(listed: list[dict[str, str]]) -> None:
+    lines = [",".join(COLUMNS), *(quoted([row[column] for column in COLUMNS]) for row in listed)]
+    for line in outcome(lambda: read_table("\n".join(lines), "m.csv")[0]).splitlines():
+        assert re.match(r"m\.csv:\d+: ", line), line
+
+
+@given(machines(), st.sampled_from(["yaml", "list"]))
+def test_any_inventory_is_written_right_or_its_host_is_named(listed: list[dict[str, str]], form: str) -> None:
+    hosts = {f"h{n}": {**row, "ansible_host": row["address"]} for n, row in enumerate(listed)}
+    tree: dict[str, Any] = {"all": {"hosts": hosts}}
+    if form == "list":
+        tree = {"_meta": {"hostvars": hosts}, "all": {"hosts": list(hosts)}}
+    said = outcome(lambda: of_groups(read_inventory(json.dumps(tree), "list.json"), (), ()))
+    for line in said.splitlines():
+        assert re.match(r"list\.json:\d+: h\d+: ", line), line
+
+
+@given(st.text(alphabet="[]:=# \n\tab019{}'\"-,", max_size=60))
+def test_any_text_is_an_inventory_or_is_refused(text: str) -> None:
+    def hosts() -> list[Row]:
+        return of_groups(read_inventory(text, "x"), (), ())
+
+    for read in (hosts, lambda: read_table(text, "x")[0]):
+        with suppress(BadInputError):
+            read()
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """An SSH server with keys of two kinds: (its port, the fingerprint of the better one, by ssh-keygen)."""
+    folder = tmp_path_factory.mktemp("keys")
+    keys = [asyncssh.generate_private_key(kind) for kind in ("ecdsa-sha2-nistp256", "ssh-ed25519")]
+    keys[1].write_public_key(folder / "key.pub")
+    said = subprocess.run(
+        ["ssh-keygen", "-lf", folder / "key.pub"], capture_output=True, text=True, check=True, timeout=10
+    ).stdout.split()[1]
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncssh.listen("127.0.0.1", 0, server_host_keys=keys))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    yield server.get_port(), said
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+def test_machines_are_asked_for_their_best_key(sshd: tuple[int, str]) -> None:
+    port, said = sshd
+    rows = [
+        Row("a", "a", {"address": "127.0.0.1", "ssh_port": str(port)}),
+        Row("b", "b", {"address": "127.0.0.1", "ssh_port": "1"}),
+    ]
+    found = host_keys.asked(rows)
+    assert list(found) == [("127.0.0.1", str(port))]
+    key = found["127.0.0.1", str(port)]
+    assert (key.split()[0], host_keys.fingerprint(key)) == ("ssh-ed25519", said)
+
+
+def test_a_few_questions_on_a_terminal(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys; import infra.commands.arguments as a; a.ROOT = pathlib.Path.cwd(); "
+        "from infra.intake import host_keys; "
+        f"host_keys.asked = lambda rows: {{(r.get('address'), '22'): '{KEY}' for r in rows}}; "
+        "from infra.cli import main; sys.exit(main(['init', 'lab', '--host-keys']))"
+    )
+    terminal = pexpect.spawn(
+        sys.executable,
+        ["-c", program],
+        cwd=str(tmp_path),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        encoding="utf-8",
+        timeout=30,
+    )
+    for asked, answer in (
+        ("Region", "Munich"),
+        ("Who logs in", "ada"),
+        ("private key", ""),
+        ("Machine 1", "192.168.20.11 control"),
+        ("Machine 2", "192.168.20.21 gpu"),
+        ("Machine 3", ""),
+        ("GPUs of each", ""),
+        ("model", ""),
+        ("SHA256:.*Take these keys", "yes"),
+    ):
+        terminal.expect(asked)
+        terminal.sendline(answer)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    spec = load_spec(tmp_path / "Pulumi.lab.yaml")
+    assert [(pool.name, pool.gpus) for pool in spec.regions[0].pools] == [("control", 0), ("gpu", 8)]
+    assert (spec.regions[0].name, spec.regions[0].provider.ssh_user) == ("munich", "ada")
