@@ -10,12 +10,15 @@ from rich.console import Console
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.check import problems_json
+from infra.components.access_key import SshKeyLifecycle
 from infra.declaration import ClusterSpec
 from infra.doctor.examine import Declared
 from infra.doctor.report import as_json, impossible_words, openings_table, print_reports, summary
 from infra.doctor.sites import openings
 from infra.errors import BadInputError, CausewayError, ExitCode
+from infra.ground import ssh
 from infra.ground.machine import Grade
+from infra.pulumi_cli import SALT
 
 WIDE = 160
 """Columns where the output is no terminal."""
@@ -46,6 +49,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for warning in warnings:
         print(warning, file=sys.stderr)
     declared = Declared(declaration.spec, stack)
+    _make_key(declared)
     if arguments.ports:
         return _ports(declared, arguments.json)
     hosts = _chosen(declared, arguments.host)
@@ -57,6 +61,19 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     else:
         print_reports(reports, console())
     return ExitCode.OK if all(one.is_well for one in reports) else ExitCode.FAILED
+
+
+def _make_key(declared: Declared) -> None:
+    """The stack's own key, where a machine needs it and no `up` has begun: it can be handed out before.
+
+    `up` then takes it over. Where the stack's file has Pulumi's salt, the state may have another key.
+    """
+    stack = declared.contract.stack
+    regions = {declared.contract.region_of(host) for host in declared.machines()}
+    files = {ssh.key_path(declared.contract.regions[name].ssh_private_key_file) for name in regions}
+    own = SshKeyLifecycle.path(stack)
+    if own in files and not own.exists() and SALT not in declaration_of(stack).read_text():
+        SshKeyLifecycle().ensure({"stack": stack}, {})
 
 
 def _chosen(declared: Declared, names: list[str]) -> tuple[str, ...]:
@@ -87,6 +104,7 @@ def look_before(spec: ClusterSpec, stack: str) -> None:
     CausewayError where something cannot work; a machine that does not answer stops no other.
     """
     declared = Declared(spec, stack)
+    _make_key(declared)
     new = declared.new_to_a_role()
     if not new:
         return

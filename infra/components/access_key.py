@@ -26,7 +26,7 @@ class SshKeyLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """The known one, else what a killed run had written, else a new one."""
-        path = self._path(inputs)
+        path = self.path(inputs["stack"])
         made = {key: known[key] for key in self.outputs if known.get(key)}
         if len(made) < len(self.outputs):
             written = path.read_text(errors="replace") if path.exists() else ""
@@ -40,7 +40,7 @@ class SshKeyLifecycle(Lifecycle):
 
     def observe(self, properties: Properties) -> list[str]:
         """A controller that has the state but not the files gets the files."""
-        path, parts = self._path(properties), self._parts(properties)
+        path, parts = self.path(properties["stack"]), self._parts(properties)
         files = {ending: path.with_name(path.name + ending) for ending in parts}
         secrets.write(path, {end: text for end, text in parts.items() if not files[end].exists()})
         return [
@@ -51,12 +51,14 @@ class SshKeyLifecycle(Lifecycle):
 
     def remove(self, properties: Properties) -> None:
         """Delete both files."""
-        path = self._path(properties)
+        path = self.path(properties["stack"])
         path.unlink(missing_ok=True)
         path.with_suffix(".pub").unlink(missing_ok=True)
 
-    def _path(self, properties: Properties) -> Path:
-        return ROOT / stack_dir(properties["stack"]) / "ssh" / "id_ed25519"
+    @staticmethod
+    def path(stack: str) -> Path:
+        """Where the private half is on the controller."""
+        return ROOT / stack_dir(stack) / "ssh" / "id_ed25519"
 
     def _parts(self, properties: Properties) -> secrets.Parts:
         return {"": properties["private_key"], ".pub": properties["public_key"] + "\n"}

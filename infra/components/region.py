@@ -9,8 +9,8 @@ from infra.capabilities.fabric.section import FabricSection, Nic
 from infra.capabilities.wan.section import WanSection
 from infra.components.cluster import Cluster
 from infra.declaration import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
-from infra.ground import addresses
-from infra.ground.contract import Contract
+from infra.ground import addresses, ssh
+from infra.ground.contract import Contract, RegionContract
 from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.names import leaf_bridge
 from infra.providers.local.resources import LocalNetwork, LocalNodePool
@@ -137,13 +137,24 @@ def _existing_inputs(
     contract = cluster.contract.regions[region.name]
     return {
         "hosts": {
-            name: {"address": str(host.address), "port": host.ssh_port, "host_key": host.host_key}
+            name: {
+                "address": str(host.address),
+                "port": host.ssh_port,
+                "host_key": ssh.key_of_host(provider, host),
+            }
             for name, host in zip(names, spec.hosts, strict=True)
         },
         "ssh_user": provider.ssh_user,
         "ssh_key_file": contract.ssh_private_key_file,
+        **_access(contract),
         "public_key": cluster.key.public_key,
     }
+
+
+def _access(region: RegionContract) -> dict[str, Any]:
+    """What else leads in, where it is declared: a stack that has none of it keeps the inputs it had."""
+    parts = region.model_dump(mode="json", include={"ssh_agent", "ssh_jump"}, exclude_defaults=True)
+    return {"access": parts} if parts else {}
 
 
 def _merged(pools: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import (
     ExistingHost,
     ExistingProvider,
+    JumpSpec,
     LocalProvider,
     NodeKind,
     NodePoolSpec,
@@ -46,6 +47,7 @@ __all__ = [
     "FileBackingSpec",
     "GpuSourceSpec",
     "GpuStackSpec",
+    "JumpSpec",
     "LeaveSpec",
     "LinkEndSpec",
     "LocalProvider",

@@ -17,6 +17,7 @@ USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}")
 MAILBOX = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}")
 SERVER = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
+ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 NOT_IN_PATHS = frozenset("\"'\\%$")
 """What ssh reads as a quote, or as the place of something else."""
 
@@ -128,6 +129,12 @@ def _mailbox(value: str) -> str:
     return value
 
 
+def _jump_address(value: str) -> str:
+    if not ADDRESS.fullmatch(value):
+        raise refusal("is not an address or a name such as bastion.example.org")
+    return value
+
+
 def _server(value: str) -> str:
     if not SERVER.fullmatch(value):
         raise refusal("is not a server with its port, such as mail.example.org:587")
@@ -185,6 +192,7 @@ FilePath = Annotated[str, AfterValidator(_path)]
 UserName = Annotated[str, AfterValidator(_user)]
 ModelName = Annotated[str, AfterValidator(_model)]
 Mailbox = Annotated[str, AfterValidator(_mailbox)]
+JumpAddress = Annotated[str, AfterValidator(_jump_address)]
 Server = Annotated[str, AfterValidator(_server)]
 KeyLine = Annotated[str, StringConstraints(strip_whitespace=True)]
 """A public key; what is wrong with one is a rule's to say, without repeating what may be a private key."""

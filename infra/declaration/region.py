@@ -11,6 +11,7 @@ from infra.declaration.base import (
     FilePath,
     Float,
     Int,
+    JumpAddress,
     KeyLine,
     Locale,
     ModelName,
@@ -54,12 +55,28 @@ class LocalProvider(ProviderTraits, Spec):
     for_trials: ClassVar[bool] = True
     ssh_user: ClassVar[str] = "root"
     ssh_key_file: ClassVar[None] = None
+    ssh_agent: ClassVar[bool] = False
+    ssh_jump: ClassVar[tuple["JumpSpec", ...]] = ()
     kind: Literal["local"] = "local"
     """Nodes are made on this machine."""
     node_kind: NodeKind = "container"
     """`vm` gives each node a kernel of its own (QEMU; KVM where it works), for more time and memory."""
     vm_memory_mib: Int = Field(default=1024, ge=512)
     """Memory of each virtual machine."""
+
+
+class JumpSpec(Spec):
+    """A machine through which SSH goes on."""
+
+    what: ClassVar = "a jump host"
+    address: JumpAddress
+    """Its address, or a name that the controller resolves."""
+    ssh_port: Int = Field(default=22, ge=1, le=65535)
+    """Port of its SSH server."""
+    ssh_user: UserName | None = None
+    """Who logs in there; unset means the region's `ssh_user`. The key is the region's."""
+    host_key: KeyLine
+    """Its public SSH host key (`ssh-ed25519 AAAA…`)."""
 
 
 class ExistingProvider(ProviderTraits, Spec):
@@ -77,6 +94,18 @@ class ExistingProvider(ProviderTraits, Spec):
     """A user who is root or may run sudo without a password."""
     ssh_key_file: FilePath | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
+    ssh_agent: bool = False
+    """Take keys from the SSH agent (`SSH_AUTH_SOCK`) of whoever calls; also those with a passphrase.
+
+    With `ssh_key_file` it is that key of the agent's alone, of which its `.pub` has to lie there.
+    """
+    ssh_jump: tuple[JumpSpec, ...] = ()
+    """Jump hosts on the way to all machines of the region, the first one first."""
+    ssh_host_ca: KeyLine | None = None
+    """The authority (`ssh-ed25519 AAAA…`) that signs host keys: machines then need no `host_key`.
+
+    A machine's certificate has to name its address.
+    """
     gateway_address: Address | None = None
     """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
 
@@ -92,8 +121,11 @@ class ExistingHost(Spec):
     """Its address, inside the region's range."""
     ssh_port: Int = Field(default=22, ge=1, le=65535)
     """Port of its SSH server."""
-    host_key: KeyLine
-    """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked."""
+    host_key: KeyLine | None = None
+    """The machine's public SSH host key (`ssh-ed25519 AAAA…`), so that no connection is ever unchecked.
+
+    Needed, unless the region has `ssh_host_ca`.
+    """
 
 
 class ScratchSpec(Spec):

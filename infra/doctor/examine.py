@@ -2,9 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 
-from infra import ROOT
 from infra.declaration import ClusterSpec
 from infra.doctor.judge import grade_of, judge
 from infra.doctor.sites import questions
@@ -72,11 +70,11 @@ class Declared:
         """Look at these machines, all at once, and judge what was found."""
         without, with_key = dict[str, str](), []
         for host in hosts:
-            file = self.contract.regions[self.contract.region_of(host)].ssh_private_key_file
-            if (ROOT / Path(file).expanduser()).exists():
+            region = self.contract.regions[self.contract.region_of(host)]
+            if region.ssh_agent or ssh.key_path(region.ssh_private_key_file).exists():
                 with_key.append(host)
             else:
-                without[host] = _no_key(file)
+                without[host] = _no_key(region.ssh_private_key_file)
         asked = questions(self.contract, self.plan.endpoints)
         found: dict[str, Looked | str] = dict(without)
         known = ssh.known_hosts(self.contract, self.host_keys)
@@ -100,7 +98,7 @@ def _no_key(path: str) -> str:
 
 def _host_keys(spec: ClusterSpec, plan: Plan) -> dict[str, str]:
     return {
-        node.name: host.host_key
+        node.name: ssh.key_of_host(region.provider, host)
         for region in spec.regions
         for pool in region.pools
         for node, host in zip(plan.pool_nodes(region.name, pool.name), pool.hosts, strict=False)

@@ -145,9 +145,10 @@ def made_anew(manifest: Manifest, changes: Collection[Change]) -> Callable[[Diff
 
 def keep_login(found: Obstacles, user: str, fingerprint: str) -> None:
     """Leave what the repair itself comes in by where it is, also where it was not sealed: its key, and what
-    lets a user who is not root become root, which may be any file of sudo's and any group."""
+    lets a user who is not root become root, which may be any file of sudo's and any group. Where any key of
+    the agent's may be the one (no fingerprint), none is taken away."""
     kept = {
-        path: [key for key in keys if fingerprint not in key.split()]
+        path: [key for key in keys if fingerprint and fingerprint not in key.split()]
         for path, keys in found.added_keys.items()
     }
     found.added_keys = {path: keys for path, keys in kept.items() if keys}

@@ -6,7 +6,7 @@ quickest algorithms that every OpenSSH since 7.0 offers stand first.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +18,8 @@ from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.assembly import PYTHON, script
 from infra.errors import CausewayError, sentence, why
-from infra.ground.contract import Contract, load_contract
+from infra.ground import ssh
+from infra.ground.contract import Contract, JumpContract, RegionContract, load_contract
 from infra.stack import stack_dir
 
 CONNECT_TIMEOUT_S = 10
@@ -50,6 +51,8 @@ class Trips:
 
     def __init__(self, contract: Contract, declared: str | None = None) -> None:
         self.contract, self.declared = contract, declared
+        self.tunnels: dict[tuple[str, int], asyncssh.SSHClientConnection] = {}
+        self.opening: dict[tuple[str, int], asyncio.Lock] = {}
 
     @cached_property
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
@@ -63,9 +66,17 @@ class Trips:
         except (OSError, ValueError) as error:
             raise CausewayError(f"no known hosts: {error}", hint="./run up writes them") from None
 
-    def key(self, file: str) -> asyncssh.SSHKey:
-        """A private key, read once. CausewayError when it cannot be."""
-        return _key(str(ROOT / Path(file).expanduser()))
+    def keys(self, region: RegionContract) -> dict[str, Any]:
+        """Which keys are shown to a region's machines, as asyncssh has it. CausewayError without any."""
+        file = region.ssh_private_key_file
+        if not region.ssh_agent:
+            return {"client_keys": _keypairs(str(ssh.key_path(file))), "agent_path": None}
+        socket = ssh.agent_socket()
+        if socket is None:
+            hint = "start one and load the key (ssh-add); through sudo ./run keeps it"
+            raise CausewayError("no SSH agent answers: SSH_AUTH_SOCK is not set", hint=hint)
+        chosen = [f"{ssh.key_path(file)}.pub"] if file else None
+        return {"client_keys": (), "agent_path": socket, "agent_identities": chosen}
 
     async def open(self, host: str) -> asyncssh.SSHClientConnection:
         """A connection to a host of the contract, tried twice. TripError when it cannot be had."""
@@ -77,32 +88,69 @@ class Trips:
         except asyncssh.HostKeyNotVerifiable as error:
             raise TripError(f"its host key is not the known one ({error})", reached=False) from None
         except asyncssh.PermissionDenied:
-            raise TripError(f"it does not let {region.ssh_user} in with the stack's key", False) from None
+            out = ssh.to_hand_out(region.ssh_user, region.ssh_private_key_file)
+            key = "a key of the agent's" if region.ssh_agent else "the stack's key"
+            refused = f"it does not let {region.ssh_user} in with {key}"
+            raise TripError(f"{refused}; {out}" if out else refused, False) from None
         except TimeoutError:
             raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s, twice", reached=False) from None
         except OSError as error:
             raise TripError(os.strerror(error.errno) if error.errno else str(error), reached=False) from None
         except asyncssh.Error as error:
-            raise TripError(error.reason or type(error).__name__, reached=False) from None
+            said = error.reason or type(error).__name__
+            raise TripError(f"{said}{self._authority_alone(host)}", reached=False) from None
+
+    def _authority_alone(self, host: str) -> str:
+        """What a machine that has no certificate says is only that it goes away."""
+        node = self.contract.hosts[host]
+        keys, authorities, *_ = self.known_hosts.match(str(node.address), "", node.ssh_port)
+        return (
+            "; its host key has to be signed by the region's ssh_host_ca" if authorities and not keys else ""
+        )
 
     async def _connect(self, host: str) -> asyncssh.SSHClientConnection:
         node = self.contract.hosts[host]
-        region = self.contract.regions[self.contract.region_of(host)]
-        return await asyncio.wait_for(
-            asyncssh.connect(
-                str(node.address),
-                node.ssh_port,
-                username=region.ssh_user,
-                client_keys=[self.key(region.ssh_private_key_file)],
-                known_hosts=self.known_hosts,
-                config=None,
-                agent_path=None,
-                gss_host=None,
-                preferred_auth="publickey",
-                keepalive_interval=0,
-                **ALGORITHMS,
-            ),
-            CONNECT_TIMEOUT_S,
+        name = self.contract.region_of(host)
+        region = self.contract.regions[name]
+        through = await self._tunnel(name, len(region.ssh_jump))
+        login = self._login(str(node.address), node.ssh_port, region.ssh_user, region, through)
+        return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
+
+    async def _tunnel(self, name: str, jumps: int) -> asyncssh.SSHClientConnection | None:
+        """The one connection to a region's jump host number `jumps` that all trips share; None for 0."""
+        if not jumps:
+            return None
+        lock = self.opening.setdefault((name, jumps), asyncio.Lock())
+        async with lock:
+            known = self.tunnels.get((name, jumps))
+            if known is None or known.is_closed():
+                region = self.contract.regions[name]
+                jump = region.ssh_jump[jumps - 1]
+                through = await self._tunnel(name, jumps - 1)
+                login = self._login(jump.address, jump.ssh_port, jump.ssh_user, region, through)
+                self.tunnels[name, jumps] = known = await _at_the_jump_host(jump, region, login)
+        return known
+
+    async def _login(
+        self,
+        address: str,
+        port: int,
+        user: str,
+        region: RegionContract,
+        through: asyncssh.SSHClientConnection | None,
+    ) -> asyncssh.SSHClientConnection:
+        return await asyncssh.connect(
+            address,
+            port,
+            tunnel=through,
+            username=user,
+            **self.keys(region),
+            known_hosts=self.known_hosts,
+            config=None,
+            gss_host=None,
+            preferred_auth="publickey",
+            keepalive_interval=0,
+            **ALGORITHMS,
         )
 
     def as_root(self, host: str, command: str) -> str:
@@ -131,6 +179,26 @@ class Trips:
             raise TripError(nonsense, reached=True) from None
 
 
+async def _at_the_jump_host(
+    jump: JumpContract, region: RegionContract, login: Awaitable[asyncssh.SSHClientConnection]
+) -> asyncssh.SSHClientConnection:
+    """The same, with a jump host's refusal told from a machine's. TripError."""
+    where = f"jump host {jump.address}"
+    try:
+        return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
+    except asyncssh.HostKeyNotVerifiable as error:
+        raise TripError(f"{where}: its host key is not the known one ({error})", False) from None
+    except asyncssh.PermissionDenied:
+        out = ssh.to_hand_out(jump.ssh_user, region.ssh_private_key_file)
+        raise TripError(
+            f"{where} does not let {jump.ssh_user} in{f'; {out}' if out else ''}", False
+        ) from None
+    except TimeoutError:
+        raise TripError(f"{where}: no answer within {CONNECT_TIMEOUT_S} s", reached=False) from None
+    except (OSError, asyncssh.Error) as error:
+        raise TripError(f"{where}: {error}", reached=False) from None
+
+
 async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:
     """Await what is done with one node; what went wrong, whatever it was: the others are not to suffer."""
     try:
@@ -153,8 +221,9 @@ def login_of(stack: str, host: str) -> tuple[str, str]:
     """The user that logs in to a host, and the key's fingerprint. CausewayError when it cannot be read."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     region = contract.regions[contract.region_of(host)]
-    key = Trips(contract).key(region.ssh_private_key_file)
-    return region.ssh_user, str(key.get_fingerprint())
+    if not region.ssh_private_key_file:
+        return region.ssh_user, ""  # any key of the agent's: nobody knows which will be taken next time
+    return region.ssh_user, _fingerprint(ssh.key_path(region.ssh_private_key_file))
 
 
 async def execute(
@@ -189,9 +258,20 @@ async def execute(
         raise TripError(f"the connection broke: {error}", reached=True) from None
 
 
-@cache
-def _key(path: str) -> asyncssh.SSHKey:
+def _fingerprint(path: Path) -> str:
+    public = path.with_name(f"{path.name}.pub")
+    if not path.exists() and public.exists():  # the agent has the private half
+        return str(asyncssh.read_public_key(public).get_fingerprint())
     try:
-        return asyncssh.read_private_key(path)
+        return str(asyncssh.read_private_key(path).get_fingerprint())
+    except (OSError, ValueError) as error:
+        raise CausewayError(f"the key {path} cannot be used: {error}", hint="./run up writes it") from None
+
+
+@cache
+def _keypairs(path: str) -> Sequence[asyncssh.SSHKeyPair]:
+    """A key, and with its certificate where `KEY-cert.pub` lies beside it; read once."""
+    try:
+        return asyncssh.load_keypairs(path)
     except (OSError, ValueError) as error:
         raise CausewayError(f"the key {path} cannot be used: {error}", hint="./run up writes it") from None

@@ -47,6 +47,15 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class JumpContract(Part):
+    """A machine through which SSH goes on. Its host key is public."""
+
+    address: str
+    ssh_port: int
+    ssh_user: str
+    host_key: str
+
+
 class RegionContract(Part):
     """What all nodes of a region share."""
 
@@ -60,6 +69,9 @@ class RegionContract(Part):
     mtu_bytes: int
     ssh_user: str
     ssh_private_key_file: str
+    """Empty where any key of the agent's will do."""
+    ssh_agent: bool = False
+    ssh_jump: tuple[JumpContract, ...] = ()
 
 
 class PoolContract(Part):

@@ -16,6 +16,7 @@ from typing import Any
 from infra.capabilities import host_variables
 from infra.ground.contract import Contract, HostContract, RegionContract
 from infra.ground.groups import NODE_ROLES, group_name
+from infra.ground.ssh import Way
 from infra.inventory.roles import role_hosts, role_order
 from infra.inventory.variables import role_variables
 
@@ -32,7 +33,7 @@ def inventory_data(contract: Contract, root: Path) -> Inventory:
     """Groups, hosts and variables as an inventory script prints them; `root` is the checkout."""
     inventory = _empty_groups(contract)
     for name, region in contract.regions.items():
-        inventory[group_name("region", name)]["vars"] |= _ssh_variables(region, contract, root)
+        inventory[group_name("region", name)]["vars"] |= _ssh_variables(name, region, contract, root)
     _add_pools(inventory, contract)
     for feature in role_order():
         _add_members(inventory, contract, group_name("feature", feature), role_hosts(contract, feature))
@@ -124,26 +125,30 @@ def _host(host: HostContract) -> dict[str, Any]:
     return {"ansible_host": str(host.address), **port}
 
 
-def _ssh_variables(region: RegionContract, contract: Contract, root: Path) -> dict[str, Any]:
+def _ssh_variables(name: str, region: RegionContract, contract: Contract, root: Path) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "ansible_user": region.ssh_user,
-        "ansible_ssh_private_key_file": str(root / Path(region.ssh_private_key_file).expanduser()),
-        "ansible_ssh_common_args": _ssh_arguments(root / contract.known_hosts_file),
+        "ansible_ssh_common_args": _ssh_arguments(name, region, contract, root),
         # Mitogen names its own before these arguments.
         "mitogen_ssh_keepalive_interval": SSH_ALIVE_INTERVAL_S,
         "mitogen_ssh_keepalive_count": SSH_ALIVE_COUNT,
     }
+    if region.ssh_private_key_file:
+        key = root / Path(region.ssh_private_key_file).expanduser()
+        variables["ansible_ssh_private_key_file"] = str(key)
     if region.ssh_user != "root":
         variables["ansible_become"] = True
     return variables
 
 
-def _ssh_arguments(known_hosts: Path) -> str:
+def _ssh_arguments(name: str, region: RegionContract, contract: Contract, root: Path) -> str:
     """Options for every ssh, scp and sftp; the inner quotes keep a path with spaces one value."""
+    way = Way.to(region)
+    own = {"IdentitiesOnly": way.keys()["IdentitiesOnly"], **way.command(contract.stack, name)}
     options = (
-        f'UserKnownHostsFile="{known_hosts}"',
+        f'UserKnownHostsFile="{root / contract.known_hosts_file}"',
         "StrictHostKeyChecking=yes",
-        "IdentitiesOnly=yes",
+        *(f"{keyword}={value}" for keyword, value in own.items()),
         f"ServerAliveInterval={SSH_ALIVE_INTERVAL_S}",
         f"ServerAliveCountMax={SSH_ALIVE_COUNT}",
     )

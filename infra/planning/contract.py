@@ -1,7 +1,7 @@
 """The contract of a declaration and its plan; what it may hold is in contract.py."""
 
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
-from infra.ground.contract import Contract, HostContract, PoolContract, RegionContract
+from infra.ground.contract import Contract, HostContract, JumpContract, PoolContract, RegionContract
 from infra.ground.nodes import pool_key
 from infra.planning.plan import Plan
 from infra.stack import stack_dir
@@ -40,7 +40,17 @@ def _region(region: RegionSpec, stack: str) -> RegionContract:
         cidr=region.cidr,
         mtu_bytes=region.mtu_bytes,
         ssh_user=provider.ssh_user,
-        ssh_private_key_file=provider.ssh_key_file or generated_key,
+        ssh_private_key_file=provider.ssh_key_file or ("" if provider.ssh_agent else generated_key),
+        ssh_agent=provider.ssh_agent,
+        ssh_jump=tuple(
+            JumpContract(
+                address=jump.address,
+                ssh_port=jump.ssh_port,
+                ssh_user=jump.ssh_user or provider.ssh_user,
+                host_key=jump.host_key,
+            )
+            for jump in provider.ssh_jump
+        ),
     )
 
 

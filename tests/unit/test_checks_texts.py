@@ -17,7 +17,7 @@ from infra.process import run
 from tests.unit.texts import DECLARATIONS, ODD, accepted, renamed, texts, variants, with_text
 
 PLACES = [(name, path) for name, tree in DECLARATIONS.items() for path, _ in texts(tree)]
-FREE = {"authorized_keys", "host_key", "ssh_key_file", "key_file", "gpu_model"}
+FREE = {"authorized_keys", "host_key", "ssh_host_ca", "ssh_key_file", "key_file", "gpu_model"}
 """Where people write what they like, within one line; everything else is a name, or one of a few words."""
 
 CHARACTERS = "az09 -_./@:\n\r\0\t\"'\\%${}#`\x85\u2028\xa0"
@@ -76,12 +76,15 @@ def harmless(spec: ClusterSpec) -> None:
     contract = contract_of(spec)
     assert not [text for text in strings(contract.model_dump(mode="json")) if not text.isprintable()]
     keys = declared_keys(spec)
-    assert len(known_hosts(contract, keys).splitlines()) == len(keys)
+    jumps = {jump.address for region in contract.regions.values() for jump in region.ssh_jump}
+    lines = known_hosts(contract, keys).splitlines()
+    assert len(lines) == len(keys) + len(jumps)
+    assert not [line for line in lines if line.startswith("#")]
 
 
 def declared_keys(spec: ClusterSpec) -> dict[str, str]:
     return {
-        f"{region.name}-{pool.name}-{number}": host.host_key
+        f"{region.name}-{pool.name}-{number}": host.host_key or ""
         for region in spec.regions
         for pool in region.pools
         for number, host in enumerate(pool.hosts)

@@ -74,7 +74,7 @@ def test_a_node_that_does_not_answer_is_asked_twice(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(trip, "CONNECT_TIMEOUT_S", 0.01)
     monkeypatch.setattr(asyncssh, "connect", connect)
     monkeypatch.setattr(trip.Trips, "known_hosts", None)
-    monkeypatch.setattr(trip.Trips, "key", lambda *_: None)
+    monkeypatch.setattr(trip.Trips, "keys", lambda *_: {})
     spec = load_spec(ROOT / "Pulumi.local.yaml")
     trips = trip.Trips(build_contract(spec, make_plan(spec), "local"))
     if hangs == 1:

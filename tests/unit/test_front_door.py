@@ -155,3 +155,29 @@ def test_what_says_nothing_of_a_tool_stops_nobody(lines: str | None, tmp_path: P
     )  # fmt: skip
     wanted = "" if lines is None else "bell 1 1 /nowhere/bell-1\n"
     assert (done.stdout, done.stderr) == (wanted, "")
+
+
+def test_through_sudo_the_agent_is_kept_by_name_and_no_value_stands_on_a_command_line(tmp_path: Path) -> None:
+    """Where sudo is asked, what it is asked is enough: the caller's own rights are not the test's to have."""
+    folder = tmp_path / "as-nobody"
+    folder.mkdir()
+    (folder / "run").write_bytes(RUN.read_bytes())
+    (folder / "sudo").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    for path in (folder / "run", folder / "sudo"):
+        path.chmod(0o755)
+    for path in (folder, *folder.parents[:3]):  # pytest's folders are closed to others
+        path.chmod(path.stat().st_mode | 0o055)
+    said = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", str(folder / "run"), "exec", "true"],
+        env={
+            "PATH": f"{folder}:/usr/bin:/bin",
+            "SSH_AUTH_SOCK": "/where/it/is",
+            "MY_OWN": "1",
+            "NO_COLOR": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout.splitlines()
+    assert said == ["--preserve-env=NO_COLOR,SSH_AUTH_SOCK", "--", str(folder / "run"), "exec", "true"]

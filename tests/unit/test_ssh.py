@@ -13,9 +13,11 @@ from infra.components.inventory_files import InventoryLifecycle
 from infra.declaration import ClusterSpec
 from infra.drift import trip
 from infra.ground import ssh
-from infra.ground.contract import Contract
+from infra.ground.contract import Contract, JumpContract
+from infra.inventory.groups import inventory_data
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from infra.verify.expectations import ssh_options
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 
@@ -77,6 +79,68 @@ def test_openssh_finds_every_host_key_also_behind_another_port(contract: Contrac
     for where in ("10.91.16.0", "[10.93.0.5]:2222"):
         found = subprocess.run(["ssh-keygen", "-F", where, "-f", known], capture_output=True, text=True)
         assert KEY in found.stdout, where
+
+
+def behind(contract: Contract) -> Contract:
+    """The machine behind two jump hosts, with a key of the agent's."""
+    first = JumpContract(address="bastion.example.org", ssh_port=2222, ssh_user="eve", host_key=KEY)
+    jumps = (first, JumpContract(address="10.93.0.1", ssh_port=22, ssh_user="admin", host_key=KEY))
+    old = contract.regions["old"].model_copy(
+        update={"ssh_jump": jumps, "ssh_agent": True, "ssh_private_key_file": ""}
+    )
+    return contract.model_copy(update={"regions": {**contract.regions, "old": old}})
+
+
+def test_openssh_goes_through_each_jump_host_with_its_own_user_and_known_key(
+    contract: Contract, tmp_path: Path
+) -> None:
+    there = behind(contract)
+    config = tmp_path / "config"
+    config.write_text(ssh.ssh_config(there))
+    found = effective(config, "old-control-0")
+    assert (found["proxyjump"], found["identitiesonly"]) == ("causeway_jump_old_1", "no")
+    second, first = (effective(config, f"causeway_jump_old_{number}") for number in (1, 0))
+    assert (second["proxyjump"], second["hostname"]) == ("causeway_jump_old_0", "10.93.0.1")
+    assert "proxyjump" not in first
+    assert (first["hostname"], first["port"], first["user"]) == ("bastion.example.org", "2222", "eve")
+    assert "proxyjump" not in effective(config, "tokyo-control-0")
+    known = ssh.known_hosts(there, dict.fromkeys(contract.hosts, KEY))
+    assert f"[bastion.example.org]:2222 {KEY}\n" in known
+
+
+def test_ansible_and_the_verification_go_the_same_way(contract: Contract, tmp_path: Path) -> None:
+    """A ProxyCommand has spaces, and its quotes would be its own."""
+    there = behind(contract)
+    variables = inventory_data(there, tmp_path)["region_old"]["vars"]
+    assert "ansible_ssh_private_key_file" not in variables
+    options = ssh_options({**variables, "inventory_hostname": "old-control-0"})
+    config = tmp_path / "config"
+    config.write_text(ssh.config_text({"old-control-0": options}, tmp_path / "c"))
+    found = effective(config, "old-control-0")
+    stacks = ssh.ssh_config_file("unit")
+    assert found["proxycommand"] == f"ssh -F {stacks} -W [%h]:%p causeway_jump_old_1"
+    assert (found["identitiesonly"], found["stricthostkeychecking"]) == ("no", "true")
+
+
+def test_an_authority_stands_for_a_hosts_key(contract: Contract, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    known.write_text(ssh.known_hosts(contract, {"old-control-0": ssh.signed_by(f"{KEY} its name")}))
+    assert known.read_text() == f"@cert-authority [10.93.0.5]:2222 {KEY}\n"
+    found = subprocess.run(
+        ["ssh-keygen", "-F", "[10.93.0.5]:2222", "-f", known], capture_output=True, text=True
+    )
+    assert "CA" in found.stdout
+
+
+def test_what_has_to_be_handed_out_is_the_public_half_alone(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text(ssh.new_key())
+    public = ssh.public_key(key.read_text())
+    assert ssh.to_hand_out("ada", str(key)).endswith(f"to ~ada/.ssh/authorized_keys there: {public}")
+    key.with_name("key.pub").write_text(f"{KEY} ada@desk and more\n")
+    assert ssh.to_hand_out("ada", str(key)).endswith(f": {KEY} ada@desk")
+    key.with_name("key.pub").write_text(key.read_text())
+    assert ssh.to_hand_out("ada", str(key)) == ssh.to_hand_out("ada", "") == ""
 
 
 def test_a_host_whose_key_is_unknown_is_not_listed(contract: Contract) -> None:

@@ -25,6 +25,8 @@ MACHINES: dict[str, Any] = {
                 "ssh_user": "ada",
                 "ssh_key_file": "~/.ssh/id_ed25519",
                 "gateway_address": f"{network}.250",
+                "ssh_host_ca": f"{KEY} the authority",
+                "ssh_jump": [{"address": "bastion.example.org", "ssh_user": "ada", "host_key": f"{KEY} its"}],
             },
             "timezone": "Asia/Tokyo",
             "locale": "ja_JP.UTF-8",

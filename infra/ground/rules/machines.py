@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import ClassVar
 
-from infra.declaration import ClusterSpec, ExistingHost, RegionSpec
+from infra.declaration import ClusterSpec, ExistingHost, ExistingProvider, RegionSpec
 from infra.declaration.base import is_line
 from infra.ground.problem import Problem, Severity
 from infra.ground.rule import pools
@@ -21,6 +21,29 @@ def _hosts(spec: ClusterSpec) -> Iterator[tuple[str, RegionSpec, ExistingHost]]:
     for path, region, _, pool in pools(spec):
         for index, host in enumerate(pool.hosts):
             yield f"{path}.hosts[{index}]", region, host
+
+
+def _keys(spec: ClusterSpec) -> Iterator[tuple[str, str | None, str]]:
+    """(path, host key, how to get it) of each machine that needs one, each jump host and each authority."""
+    signed = set()
+    for index, region in enumerate(spec.regions):
+        if not isinstance(region.provider, ExistingProvider):
+            continue
+        path = f"regions[{index}].provider"
+        for number, jump in enumerate(region.provider.ssh_jump):
+            get_one = f"get it with: ssh-keyscan -p {jump.ssh_port} -t ed25519 {jump.address}"
+            yield f"{path}.ssh_jump[{number}].host_key", jump.host_key, get_one
+        if region.provider.ssh_host_ca is not None:
+            signed.add(region.name)
+            yield (
+                f"{path}.ssh_host_ca",
+                region.provider.ssh_host_ca,
+                "take the line of the authority's .pub file",
+            )
+    for path, region, host in _hosts(spec):
+        if host.host_key is not None or region.name not in signed:
+            get_one = f"get it with: ssh-keyscan -p {host.ssh_port} -t ed25519 {host.address}"
+            yield f"{path}.host_key", host.host_key, get_one
 
 
 class HostsMatchTheProvider:
@@ -86,17 +109,17 @@ class HostKeysAreKeys:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Host keys that are not a line `type base64`."""
-        for path, _, host in _hosts(spec):
-            found = self._complaint(host)
+        """Keys of machines, jump hosts and authorities that are missing or not a line `type base64`."""
+        for path, key, get_one in _keys(spec):
+            found = self._complaint(key, get_one)
             if found is not None:
-                yield Problem(f"{path}.host_key", found[0], allowed="<type> <base64>", hint=found[1])
+                yield Problem(path, found[0], allowed="<type> <base64>", hint=found[1])
 
     @staticmethod
-    def _complaint(host: ExistingHost) -> tuple[str, str] | None:
+    def _complaint(key: str | None, get_one: str) -> tuple[str, str] | None:
         """(what is wrong, what to do); the value itself is not repeated, it may be a private key."""
-        get_one = f"get it with: ssh-keyscan -p {host.ssh_port} -t ed25519 {host.address}"
-        key = host.host_key
+        if key is None:
+            return "is missing", get_one
         words = key.split()
         if "PRIVATE KEY" in key:
             return "a private key", "replace that key, it has been shown; the public one is meant"

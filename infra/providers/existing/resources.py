@@ -8,14 +8,16 @@ from typing import Any
 
 import pulumi
 
-from infra import ROOT
 from infra.errors import sentence
-from infra.ground.ssh import ALIVE, CONNECT_TIMEOUT_S
+from infra.ground import ssh
+from infra.ground.contract import JumpContract
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 CONCURRENT_CONNECTIONS = 32
 ANSWER_LIMIT_S = 30
 """For one machine to say who it is, the login included."""
+MACHINE = "machine"
+"""What the machine is called in the ssh_config by which it is asked."""
 UNREACHED = ""
 """The instance of a machine that did not answer: it is configured once it does."""
 
@@ -57,10 +59,7 @@ class ExistingPoolLifecycle(Lifecycle):
 
     def _ask_all(self, properties: Properties) -> dict[str, tuple[str, str]]:
         with ThreadPoolExecutor(CONCURRENT_CONNECTIONS) as pool:
-            asked = {
-                name: pool.submit(_ask, host, properties["ssh_user"], properties["ssh_key_file"])
-                for name, host in properties["hosts"].items()
-            }
+            asked = {name: pool.submit(_ask, host, properties) for name, host in properties["hosts"].items()}
         return {name: answer.result() for name, answer in asked.items()}
 
 
@@ -73,26 +72,14 @@ class ExistingNodePool(Managed, module="causeway", name="ExistingNodePool"):
         super().__init__(ExistingPoolLifecycle, name, inputs, opts)
 
 
-def _ask(host: Properties, user: str, key_file: str) -> tuple[str, str]:
+def _ask(host: Properties, pool: Properties) -> tuple[str, str]:
     """(machine-id, "") of a machine that answers, or (UNREACHED, why not)."""
-    with tempfile.NamedTemporaryFile("w", suffix=".known_hosts") as known:
-        known.write(f"causeway {host['host_key']}\n")
-        known.flush()
-        options = {
-            "BatchMode": "yes",
-            "StrictHostKeyChecking": "yes",
-            "UserKnownHostsFile": known.name,
-            "HostKeyAlias": "causeway",
-            "ConnectTimeout": CONNECT_TIMEOUT_S,
-            "IdentitiesOnly": "yes",
-            **ALIVE,
-        }
-        command = ["ssh", *(f"-o{key}={value}" for key, value in options.items())]
-        key = ROOT / Path(key_file).expanduser()
-        command += ["-i", str(key), "-p", f"{host['port']:.0f}", f"{user}@{host['address']}"]
+    user, port = pool["ssh_user"], f"{host['port']:.0f}"
+    with tempfile.TemporaryDirectory(prefix="causeway-ask-") as folder:
+        config = _config(Path(folder), host, pool)
         try:
             said = subprocess.run(
-                [*command, "cat /etc/machine-id"],
+                ["ssh", "-F", str(config), MACHINE, "cat /etc/machine-id"],
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -101,9 +88,33 @@ def _ask(host: Properties, user: str, key_file: str) -> tuple[str, str]:
             )
         except subprocess.TimeoutExpired:
             return UNREACHED, (
-                f"connected, then silent for {ANSWER_LIMIT_S} s: see what keeps `ssh -p {host['port']:.0f} "
+                f"connected, then silent for {ANSWER_LIMIT_S} s: see what keeps `ssh -p {port} "
                 f"{user}@{host['address']} true` from ending (a disk that hangs, a login script)"
             )
     if said.returncode:
-        return UNREACHED, (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        why = (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        refused = "Permission denied" in why
+        out = ssh.to_hand_out(user, pool["ssh_key_file"]) if refused else ""
+        return UNREACHED, f"{why} {out}".strip()
     return said.stdout.strip(), ""
+
+
+def _config(folder: Path, host: Properties, pool: Properties) -> Path:
+    """An ssh_config that leads to the machine, by connections of its own: this asks who is there now."""
+    access = pool.get("access", {})
+    way = ssh.Way(
+        key_file=pool["ssh_key_file"],
+        agent=access.get("ssh_agent", False),
+        jumps=tuple(JumpContract.model_validate(jump) for jump in access.get("ssh_jump", ())),
+    )
+    address, port = host["address"], int(host["port"])
+    machine = {"HostName": address, "Port": str(port), "User": pool["ssh_user"]}
+    blocks = {MACHINE: machine | way.keys() | way.over(MACHINE), **way.blocks(MACHINE)}
+    known = [ssh.known_line(address, port, host["host_key"])]
+    known += [ssh.known_line(jump.address, jump.ssh_port, jump.host_key) for jump in way.jumps]
+    (folder / "known_hosts").write_text("\n".join([*known, ""]))
+    text = ssh.config_text(
+        blocks, None, StrictHostKeyChecking="yes", UserKnownHostsFile=str(folder / "known_hosts")
+    )
+    (folder / "config").write_text(text)
+    return folder / "config"

@@ -1,0 +1,219 @@
+"""Every way into machines you have: jump hosts, an SSH agent, certificates of users and of machines.
+
+Three machines: a jump host, one behind it that lets nobody else in, and one that takes certificates only.
+What is tried is what a user does: `causeway doctor`, `up`, `causeway drift`, a playbook, and plain ssh.
+"""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.checkout import Checkout, said
+from tests.integration.machines import Machines, standing
+
+PROVES = ("existing",)
+
+JUMP, BEHIND, SIGNED = (f"machine-{number}" for number in range(3))
+OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
+DROP_IN = "/etc/ssh/sshd_config.d/00-getting-in.conf"
+PASSPHRASE = "a passphrase of the test"  # noqa: S105 - of a key that opens containers of the test only
+
+
+@pytest.fixture(scope="module")
+def machines(checkout: Checkout) -> Iterator[Machines]:
+    with standing(checkout, {"machine": 3}) as made:
+        yield made
+
+
+def sshd(machines: Machines, name: str, text: str) -> None:
+    """Have a machine's sshd say this; nothing takes it back."""
+    script = f"cat >{DROP_IN} <<'END'\n{text}\nEND\nsshd -t && systemctl reload ssh"
+    machines.on(name, "sh", "-ec", script)
+
+
+@pytest.fixture(scope="module")
+def authority(checkout: Checkout, machines: Machines) -> Path:
+    """An authority's key; it has signed the users' key and the keys of two machines, by their addresses."""
+    folder = checkout.folder.parent
+    ca = folder / "authority"
+    said("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(ca))
+    said(
+        "ssh-keygen", "-q", "-s", str(ca), "-I", "users", "-n", "root", str(machines.key.with_suffix(".pub"))
+    )
+    for name in (BEHIND, SIGNED):
+        public = folder / f"{name}.pub"
+        public.write_text(machines.states[name].host_key + "\n")
+        address = str(machines.states[name].address)
+        said("ssh-keygen", "-q", "-s", str(ca), "-I", name, "-h", "-n", address, str(public))
+        signed = (folder / f"{name}-cert.pub").read_text().strip()
+        script = f"echo '{signed}' >/etc/ssh/signed-cert.pub; echo '{public_of(ca)}' >/etc/ssh/users_ca.pub"
+        machines.on(name, "sh", "-ec", script)
+    machines.key.with_name("key-cert.pub").rename(folder / "users-cert.pub")
+    return ca
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed(machines: Machines, authority: Path) -> None:
+    """From here on one machine lets in by the jump host only, and the other by certificates only."""
+    assert authority.exists()
+    certificate = "HostKey /etc/ssh/ssh_host_ed25519_key\nHostCertificate /etc/ssh/signed-cert.pub"
+    sshd(machines, BEHIND, f"AllowUsers root@{machines.states[JUMP].address}\n{certificate}")
+    only = "TrustedUserCAKeys /etc/ssh/users_ca.pub\nAuthorizedKeysFile none"
+    sshd(machines, SIGNED, f"{only}\n{certificate}")
+
+
+@pytest.fixture
+def certificate(checkout: Checkout, machines: Machines) -> Iterator[Path]:
+    """The users' certificate beside their key, as OpenSSH looks for it."""
+    path = machines.key.with_name("key-cert.pub")
+    path.write_text((checkout.folder.parent / "users-cert.pub").read_text())
+    yield path
+    path.unlink()
+
+
+@pytest.fixture
+def agent(checkout: Checkout, machines: Machines) -> Iterator[Mapping[str, str]]:
+    """An agent that has a key with a passphrase, and its certificate; no file opens without a question."""
+    folder = checkout.folder.parent
+    key = folder / "with-passphrase"
+    key.write_text(machines.key.read_text())
+    key.chmod(0o600)
+    said("ssh-keygen", "-q", "-p", "-P", "", "-N", PASSPHRASE, "-f", str(key))
+    (folder / "with-passphrase-cert.pub").write_text((folder / "users-cert.pub").read_text())
+    (folder / "with-passphrase.pub").write_text(machines.key.with_suffix(".pub").read_text())
+    socket = folder / "agent"
+    pid = int(said("ssh-agent", "-a", str(socket)).split("SSH_AGENT_PID=")[1].split(";")[0])
+    ask = folder / "ask"
+    ask.write_text(f"#!/bin/sh\necho '{PASSPHRASE}'\n")
+    ask.chmod(0o700)
+    words = ("SSH_ASKPASS_REQUIRE=force", f"SSH_ASKPASS={ask}", f"SSH_AUTH_SOCK={socket}")
+    said("env", *words, "ssh-add", "-q", str(key))
+    yield {"SSH_AUTH_SOCK": str(socket)}
+    os.kill(pid, signal.SIGTERM)
+    for path in folder.glob("with-passphrase*"):
+        path.unlink()
+
+
+def public_of(key: Path) -> str:
+    return " ".join(key.with_name(f"{key.name}.pub").read_text().split()[:2])
+
+
+def words(printed: str) -> str:
+    """What a table says, whatever lines it is broken into."""
+    return " ".join(printed.replace("│", "").split())
+
+
+def jump(machines: Machines, **other: Any) -> dict[str, Any]:
+    state = machines.states[JUMP]
+    return {"address": str(state.address), "host_key": state.host_key, **other}
+
+
+def declared(
+    checkout: Checkout, machines: Machines, name: str, *, known: bool = True, **provider: Any
+) -> None:
+    """A region of one machine, without its host key where an authority stands for it."""
+    pool = machines.pool("control", name)
+    if not known:
+        del pool["hosts"][0]["host_key"]
+    if provider.get("ssh_key_file", "") is None:
+        del provider["ssh_key_file"]
+        region = machines.region("hall", checkout.cidr(0), pool, **provider)
+        del region["provider"]["ssh_key_file"]
+    else:
+        region = machines.region("hall", checkout.cidr(0), pool, **provider)
+    checkout.declare({"name": "mine", "regions": [region]})
+
+
+def doctor(checkout: Checkout, *, reached: bool = True, env: Mapping[str, str] | None = None) -> str:
+    """What the look says; the machines are new, so names and the like are in the way."""
+    printed = checkout.run("exec", "causeway", "doctor", checkout.stack, expect=1, env=env)
+    assert ("no answer" in printed) != reached
+    return printed
+
+
+def test_the_stacks_key_is_there_before_anything_else_and_can_be_handed_out(
+    checkout: Checkout, machines: Machines
+) -> None:
+    declared(checkout, machines, JUMP, ssh_key_file=None)
+    printed = doctor(checkout, reached=False)
+    public = public_of(checkout.files / "ssh" / "id_ed25519")
+    assert f"~root/.ssh/authorized_keys there: {public} causeway" in words(printed)
+    machines.on(JUMP, "sh", "-ec", f"echo '{public}' >>/root/.ssh/authorized_keys")
+    doctor(checkout)
+
+
+def test_without_the_jump_host_the_machine_behind_it_refuses(checkout: Checkout, machines: Machines) -> None:
+    declared(checkout, machines, BEHIND)
+    assert "does not let root in" in words(doctor(checkout, reached=False))
+    declared(checkout, machines, BEHIND, ssh_jump=[jump(machines)])
+    doctor(checkout)
+
+
+def test_a_jump_host_with_another_key_is_refused_and_named(checkout: Checkout, machines: Machines) -> None:
+    declared(checkout, machines, BEHIND, ssh_jump=[jump(machines, host_key=OTHER_KEY)])
+    printed = words(doctor(checkout, reached=False))
+    assert f"jump host {machines.states[JUMP].address}: its host key is not the known one" in printed
+
+
+def test_a_machine_that_takes_certificates_only(
+    checkout: Checkout, machines: Machines, authority: Path, certificate: Path
+) -> None:
+    ca = public_of(authority)
+    declared(checkout, machines, SIGNED, known=False, ssh_host_ca=ca)
+    doctor(checkout)
+    shown = certificate.read_text()
+    certificate.unlink()
+    assert "does not let root in" in words(doctor(checkout, reached=False)), "the key alone is refused"
+    certificate.write_text(shown)
+    declared(checkout, machines, JUMP, known=False, ssh_host_ca=ca)
+    assert "its host key has to be signed" in words(doctor(checkout, reached=False)), "nobody did"
+
+
+def test_an_agent_without_which_nothing_goes(
+    checkout: Checkout, machines: Machines, agent: Mapping[str, str]
+) -> None:
+    declared(checkout, machines, JUMP, ssh_key_file=None, ssh_agent=True)
+    doctor(checkout, env=agent)
+    chosen = str(checkout.folder.parent / "with-passphrase")
+    declared(checkout, machines, JUMP, ssh_key_file=chosen, ssh_agent=True)
+    doctor(checkout, env=agent)
+    printed = checkout.run("exec", "causeway", "doctor", checkout.stack, expect=1, env={"SSH_AUTH_SOCK": ""})
+    assert "SSH_AUTH_SOCK is not set" in words(printed)
+
+
+def everything(checkout: Checkout, env: Mapping[str, str]) -> None:
+    """`up`, a scan, a repair, a playbook, and plain ssh all get in."""
+    assert "0 failed, 0 unreachable" in checkout.run("up", checkout.stack, env=env)
+    scan = ("exec", "causeway", "drift", checkout.stack)
+    assert "1 clean" in checkout.run(*scan, env=env)
+    stands = f"inventories/{checkout.stack}"
+    linear = {**env, "ANSIBLE_STRATEGY": "linear"}
+    for strategy in (env, linear):
+        pinged = checkout.run("exec", "ansible", "all", "-i", stands, "-m", "ping", env=strategy)
+        assert "SUCCESS" in pinged
+    config = str(checkout.files / "ssh" / "config")
+    assert "hall-control-0" in checkout.run(
+        "exec", "ssh", "-F", config, "hall-control-0", "hostname", env=env
+    )
+
+
+def test_a_machine_behind_a_jump_host_stands_by_an_agent_and_an_authority(
+    checkout: Checkout, machines: Machines, authority: Path, agent: Mapping[str, str]
+) -> None:
+    hop = jump(machines)
+    ca = public_of(authority)
+    way = {"ssh_jump": [hop, hop], "ssh_agent": True, "ssh_host_ca": ca, "ssh_key_file": None}
+    declared(checkout, machines, BEHIND, known=False, **way)
+    doctor(checkout, env=agent)
+    everything(checkout, agent)
+    machines.on(BEHIND, "sh", "-c", "chmod 0600 /etc/chrony/chrony.conf")
+    assert "expected 0644" in checkout.run("exec", "causeway", "drift", checkout.stack, expect=3, env=agent)
+    repair = ("ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
+    checkout.run("exec", *repair, env=agent)
+    assert "1 clean" in checkout.run("exec", "causeway", "drift", checkout.stack, env=agent)
+    state = checkout.run("exec", "pulumi", "stack", "export", "--stack", checkout.stack)
+    assert PASSPHRASE not in state
