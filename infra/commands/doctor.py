@@ -71,8 +71,8 @@ def _make_key(declared: Declared) -> None:
     stack = declared.contract.stack
     regions = {declared.contract.region_of(host) for host in declared.machines()}
     files = {ssh.key_path(declared.contract.regions[name].ssh_private_key_file) for name in regions}
-    own = SshKeyLifecycle.path(stack)
-    if own in files and not own.exists() and SALT not in declaration_of(stack).read_text():
+    own, file = SshKeyLifecycle.path(stack), declaration_of(stack)
+    if own in files and not own.exists() and file.is_file() and SALT not in file.read_text():
         SshKeyLifecycle().ensure({"stack": stack}, {})
 
 

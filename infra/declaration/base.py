@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 REFUSAL = "causeway"
@@ -192,7 +192,9 @@ FilePath = Annotated[str, AfterValidator(_path)]
 UserName = Annotated[str, AfterValidator(_user)]
 ModelName = Annotated[str, AfterValidator(_model)]
 Mailbox = Annotated[str, AfterValidator(_mailbox)]
-JumpAddress = Annotated[str, AfterValidator(_jump_address)]
+JumpAddress = Annotated[
+    str, AfterValidator(_jump_address), Field(json_schema_extra={"pattern": f"^{ADDRESS.pattern}$"})
+]
 Server = Annotated[str, AfterValidator(_server)]
 KeyLine = Annotated[str, StringConstraints(strip_whitespace=True)]
 """A public key; what is wrong with one is a rule's to say, without repeating what may be a private key."""
