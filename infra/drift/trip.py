@@ -95,13 +95,16 @@ class Trips:
         except TimeoutError:
             raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s, twice", reached=False) from None
         except OSError as error:
-            raise TripError(os.strerror(error.errno) if error.errno else str(error), reached=False) from None
+            said = os.strerror(error.errno) if error.errno else str(error)
+            raise TripError(f"{said}{self._authority_alone(host, error)}", reached=False) from None
         except asyncssh.Error as error:
             said = error.reason or type(error).__name__
-            raise TripError(f"{said}{self._authority_alone(host)}", reached=False) from None
+            raise TripError(f"{said}{self._authority_alone(host, error)}", reached=False) from None
 
-    def _authority_alone(self, host: str) -> str:
-        """What a machine that has no certificate says is only that it goes away."""
+    def _authority_alone(self, host: str, error: Exception) -> str:
+        """A machine that has no certificate says nothing: it closes or resets the connection, as it comes."""
+        if not isinstance(error, ConnectionResetError | asyncssh.Error):
+            return ""
         node = self.contract.hosts[host]
         keys, authorities, *_ = self.known_hosts.match(str(node.address), "", node.ssh_port)
         return (
