@@ -11,8 +11,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = "rotation"
-GIVEN = "https://example.org/T0P"
-CHANGED = "T1P 'odd' \"$x\" {{ y }} \\n é\nsecond line\r\nthird"
+MARKS = ("T0P-of-the-receivers-address", "T1P-of-the-receivers-address")
+"""Long, and with a character that base64 has not: ciphertext holds any three letters now and then."""
+GIVEN = f"https://example.org/{MARKS[0]}"
+CHANGED = f"{MARKS[1]} 'odd' \"$x\" {{{{ y }}}} \\n é\nsecond line\r\nthird"
 PROGRAM = """
 import os
 import here
@@ -190,7 +192,7 @@ def test_a_given_secret_follows_the_configuration_and_is_nowhere_in_plain_text(p
     said.append(project.pulumi("stack", "export", "--stack", STACK))
     kept = [path for path in (project.folder / "state").rglob("*") if path.is_file()]
     said += [path.read_bytes().decode(errors="replace") for path in (*kept, *project.folder.glob("Pulumi.*"))]
-    assert [text for text in said if "T0P" in text or "T1P" in text] == []
+    assert [text for text in said if any(mark in text for mark in MARKS)] == []
 
 
 def test_a_given_secret_with_odd_characters_is_no_drift(project: Project) -> None:
