@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from infra import ROOT
@@ -36,6 +37,14 @@ def add_stack(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "stack", nargs="?", default=DEFAULT_STACK, type=check_stack, metavar="STACK", help="default: local"
     )
+
+
+def require_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """BadInputError for the first of these names that is none of those that are known."""
+    there = list(known)
+    for name in names:
+        if name not in there:
+            raise BadInputError(f"no {what} {name}", hint=f"there are: {', '.join(there[:10])}")
 
 
 def declaration_of(stack: str) -> Path:

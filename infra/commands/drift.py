@@ -3,15 +3,14 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from infra import ROOT
-from infra.commands.arguments import add_stack
+from infra.commands.arguments import add_stack, require_known
 from infra.drift import report
 from infra.drift.page import DriftPage, write_page
 from infra.drift.scan import scan_stack
-from infra.errors import BadInputError, ExitCode
+from infra.errors import ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import helper_roles, role_order
 from infra.stack import stack_dir
@@ -64,8 +63,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def hosts_of(contract: Contract, regions: list[str], hosts: list[str]) -> list[str]:
     """The hosts that --region and --host leave. BadInputError for a name that is none."""
-    _known("region", regions, contract.regions)
-    _known("host", hosts, contract.hosts)
+    require_known("region", regions, contract.regions)
+    require_known("host", hosts, contract.hosts)
     return [
         name
         for name in contract.hosts
@@ -73,17 +72,11 @@ def hosts_of(contract: Contract, regions: list[str], hosts: list[str]) -> list[s
     ]
 
 
-def _known(what: str, names: list[str], known: Iterable[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise BadInputError(f"no {what} {name}", hint=f"there are: {', '.join(list(known)[:10])}")
-
-
 def _coverage(roles: list[str]) -> ExitCode:
     from infra.drift import coverage  # reads YAML, which a scan has no use for
 
     known = (*role_order(), *helper_roles())
-    _known("role", roles, known)
+    require_known("role", roles, known)
     for role in roles or known:
         found = coverage.role_coverage(role)
         count = f"{len(found.covered)} of {found.total} state-changing tasks"

@@ -3,14 +3,15 @@
 import argparse
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from infra import ROOT
-from infra.commands.arguments import add_stack
-from infra.components.departures import forget
-from infra.drift.manifest import manifest_path
+from infra.commands.arguments import add_stack, require_known
+from infra.components.departures import forget, recorded
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, ExitCode
 from infra.ground.contract import Contract, load_contract
+from infra.pulumi_cli import only_one
 from infra.stack import stack_dir
 
 
@@ -29,15 +30,14 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """Have the others forget them. BadInputError for an unknown name, and for a node that answers."""
     contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
     hosts = list(dict.fromkeys(arguments.host))
-    for name in hosts:
-        if name not in contract.hosts and not manifest_path(contract.stack, name).exists():
-            raise BadInputError(f"no host {name}", hint="causeway plan lists those that are declared")
+    require_known("host", hosts, sorted(contract.hosts.keys() | recorded(contract.stack)))
     if answering := asyncio.run(_answering(contract, hosts)):
         raise BadInputError(
             f"{', '.join(answering)} can be reached, hence is not gone",
             hint="stop it for good first; where only a role is to go, docs/leave.md says how",
         )
-    forget(contract, hosts, lambda progress: print(progress, flush=True), lossy=arguments.lossy)
+    with only_one(contract.stack):
+        forget(contract, hosts, partial(print, flush=True), lossy=arguments.lossy)
     print(f"forgotten: {', '.join(hosts)}")
     if declared := [name for name in hosts if name in contract.hosts]:
         print(f"Still declared, so the next ./run up {contract.stack} wants a new one: {', '.join(declared)}")

@@ -35,13 +35,17 @@ def take_leave(
     )
 
 
+def recorded(stack: str) -> set[str]:
+    """The hosts of which this controller has a record, declared or not."""
+    return {path.stem for path in drift_dir(stack).glob("*.json")}
+
+
 def gone_nodes(contract: Contract) -> list[str]:
     """Nodes that were made here, took roles, are declared no more, and do not stand any more.
 
     Pulumi takes a whole pool away only once all else of an update is done.
     """
-    names = (path.stem for path in drift_dir(contract.stack).glob("*.json"))
-    left = sorted(name for name in names if name not in contract.hosts)
+    left = sorted(recorded(contract.stack) - contract.hosts.keys())
     found = {name: load_manifest(contract.stack, name) for name in left}
     ours = [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
     there = nodes.standing(contract.stack) if ours else set()

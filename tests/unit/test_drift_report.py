@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infra.commands import drift as command
+from infra.components import departures
 from infra.components import wave as component
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
@@ -165,7 +166,8 @@ def test_unknown_names_are_bad_input() -> None:
 def test_up_converges_the_hosts_that_drifted_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(component, "ROOT", tmp_path)
+    for module in (component, departures):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     runs: list[list[str]] = []
 
     def run_playbook(_playbook: str, *, limit: list[str], **_more: Any) -> RunResult:
@@ -199,7 +201,8 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract = cluster()
-    monkeypatch.setattr(component, "ROOT", tmp_path)
+    for module in (component, departures):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(component, "load_contract", lambda _path: contract)
     asked: list[str] = []
 

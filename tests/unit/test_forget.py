@@ -1,5 +1,6 @@
 """Nodes that are gone for good: who counts as gone, and what Consul and Ceph are told of them."""
 
+import re
 from argparse import Namespace
 from pathlib import Path
 from types import ModuleType
@@ -164,7 +165,11 @@ def test_gone_is_a_node_of_ours_that_is_declared_no_more(
     assert departures.gone_nodes(contract) == ["was-0"]
 
 
-def test_a_name_that_nobody_knows_is_refused(contract: Contract, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["tokyo-gpu-99", "", "..", "../contract", "all", "*", "a:!b"])
+def test_a_name_that_nobody_knows_is_refused(
+    name: str, contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_manifest(contract.stack, Manifest(host="was-0"))
     monkeypatch.setattr(command, "load_contract", lambda _path: contract)
-    with pytest.raises(BadInputError, match="no host tokyo-gpu-99"):
-        command.run(Namespace(stack=contract.stack, host=["tokyo-gpu-99"]))
+    with pytest.raises(BadInputError, match=re.escape(f"no host {name}")):
+        command.run(Namespace(stack=contract.stack, host=[name]))
