@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 async def _answering(contract: Contract, hosts: Sequence[str]) -> list[str]:
-    """Those of them that something answers for, whether it lets us in or not."""
+    """Those of them that let us in. Of one that does not, the roles still know whether it lives."""
     trips = Trips(contract)
 
     async def answers(name: str) -> bool:

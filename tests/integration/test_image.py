@@ -230,7 +230,7 @@ def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: 
 @pytest.mark.usefixtures("standing")
 def test_an_image_that_a_node_is_made_from_is_not_removed(checkout: Checkout, built: str) -> None:
     assert "nodes are made from image" in image(checkout, "remove", built, expect=2)
-    assert "is removed" not in image(checkout, "prune", "--days", "0") or baked.find(built)
+    image(checkout, "prune", "--days", "0")
     assert baked.find(built)
 
 

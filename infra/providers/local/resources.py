@@ -223,21 +223,22 @@ def _from_images(inputs: Properties) -> list[nodes.Node]:
     desired, wanted = _nodes(inputs), inputs.get("baked", "")
     if not wanted:
         return desired
-    found = baked.find(wanted)
-    _tell(inputs, found)
+    stored = baked.stored()
+    found = next((one for one in stored if one.name == wanted), None)
+    _tell(inputs, stored, found)
     made_from = containers.images(inputs["stack"], inputs["region"], inputs["pool"])
     new = found.tag if found else inputs["image"]
-    kept = {inputs["image"], *(one.tag for one in baked.stored() if one.node_image == inputs["image"])}
+    kept = {inputs["image"], *(one.tag for one in stored if one.node_image == inputs["image"])}
     return [
         replace(node, image=made_from[node.name] if made_from.get(node.name) in kept else new)
         for node in desired
     ]
 
 
-def _tell(inputs: Properties, found: baked.Baked | None) -> None:
+def _tell(inputs: Properties, stored: list[baked.Baked], found: baked.Baked | None) -> None:
     """Say from which image new nodes start; nothing where no image was ever built for the pool."""
     pool = f"{inputs['region']}-{inputs['pool']}"
-    older = [one.name for one in baked.stored() if one.pool == pool]
+    older = [one.name for one in stored if one.pool == pool]
     if found:
         say(f"new nodes of {pool} start from the baked image {found.name}, {found.age_days:.0f} days old")
     elif older:
