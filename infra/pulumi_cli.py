@@ -19,6 +19,10 @@ from infra.stack import check_stack
 
 CAUSEWAY_DIR = ROOT / ".causeway"
 SALT = "encryptionsalt:"
+SECURE = "secure:"
+"""Stands before each encrypted value of a stack's file."""
+OTHERS_SALT = "incorrect passphrase"
+"""What Pulumi says of it where it has no state."""
 
 
 def pulumi(
@@ -80,11 +84,29 @@ def select_stack(stack: str, declaration: Path) -> None:
     It rewrites the whole file to add that line: indentation and comments are the user's.
     """
     before = declaration.read_text()
-    require(["stack", "select", "--create", stack])
+    selecting = ["stack", "select", "--create", stack]
+    done = pulumi([*selecting, "--non-interactive"], quiet=True)
+    if OTHERS_SALT in (done.stderr or ""):
+        _forget_others_salt(declaration)
+        require(selecting)
+    elif done.returncode:
+        raise CausewayError(f"`pulumi {' '.join(selecting)}` failed: {done.stderr.strip()}")
     after = declaration.read_text()
     if after != before:
         lines = [line for line in after.splitlines() if line.startswith(SALT)]
         declaration.write_text("\n".join([without_salt(before).rstrip("\n"), *lines, ""]))
+
+
+def _forget_others_salt(declaration: Path) -> None:
+    """Take a salt out that somebody committed with the file, where nothing is encrypted with it."""
+    text = declaration.read_text()
+    if SECURE in text:
+        raise CausewayError(
+            f"{declaration.name}: its secrets are encrypted with another passphrase than ours",
+            hint="give that one by PULUMI_CONFIG_PASSPHRASE_FILE; else ./run takes .causeway/passphrase",
+        )
+    declaration.write_text(without_salt(text))
+    print(f"{declaration.name}: its encryptionsalt was of another passphrase, and is made anew")
 
 
 def without_salt(text: str) -> str:

@@ -9,7 +9,7 @@ from infra.commands.arguments import add_stack, declaration_of
 from infra.components import kept
 from infra.errors import CausewayError, ExitCode
 from infra.providers.local import sweep
-from infra.pulumi_cli import CAUSEWAY_DIR, only_one, pulumi, require, stack_exists, without_salt
+from infra.pulumi_cli import CAUSEWAY_DIR, SECURE, only_one, pulumi, require, stack_exists, without_salt
 from infra.stack import stack_dir
 
 
@@ -75,5 +75,5 @@ def _forget_salt(stack: str) -> None:
     if not path.exists():
         return
     text = path.read_text()
-    if "secure:" not in text:
+    if SECURE not in text:
         path.write_text(without_salt(text))

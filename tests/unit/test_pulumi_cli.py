@@ -155,3 +155,55 @@ def test_a_declaration_stays_as_its_user_wrote_it(tmp_path: Path, monkeypatch: p
     assert declaration.read_text() == salted
     assert pulumi_cli.stack_exists("mine")
     assert pulumi_cli.without_salt(salted) == mine
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of Pulumi's with one stack's file; whoever works in it has a passphrase of their own."""
+    (tmp_path / "Pulumi.yaml").write_text("name: trial\nruntime: python\n")
+    monkeypatch.setattr(pulumi_cli, "ROOT", tmp_path)
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "ours")
+    file = tmp_path / "Pulumi.s.yaml"
+    file.write_text("# a comment\nconfig:\n    trial:a: b\n")
+    return file
+
+
+def somebody_elses(file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The file with the salt of another passphrase, whose state is not here."""
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "theirs")
+    pulumi_cli.select_stack("s", file)
+    shutil.rmtree(file.parent / "state")
+    (file.parent / "state").mkdir()
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "ours")
+    return file.read_text()
+
+
+def test_a_committed_salt_of_anothers_passphrase_is_made_anew(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, theirs = project.read_text(), somebody_elses(project, monkeypatch)
+    pulumi_cli.select_stack("s", project)
+    assert "Pulumi.s.yaml: its encryptionsalt" in capsys.readouterr().out
+    assert pulumi_cli.without_salt(project.read_text()) == plain
+    assert project.read_text().count("encryptionsalt") == 1
+    assert project.read_text() != theirs
+    pulumi_cli.select_stack("s", project)
+    assert capsys.readouterr().out == "", "it is ours now"
+
+
+def test_what_is_encrypted_with_another_passphrase_is_never_forgotten(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = somebody_elses(project, monkeypatch)
+    project.write_text(theirs.replace("config:\n", "config:\n    trial:c:\n        secure: v1:x:y\n"))
+    before = project.read_text()
+    with pytest.raises(CausewayError, match=r"Pulumi\.s\.yaml: its secrets are encrypted") as caught:
+        pulumi_cli.select_stack("s", project)
+    assert "PULUMI_CONFIG_PASSPHRASE_FILE" in caught.value.hint
+    assert project.read_text() == before
+
+
+def test_no_salt_of_ours_is_committed() -> None:
+    grep = ["git", "grep", "--cached", "-l", "^encryptionsalt", "--", ":(glob)Pulumi*.yaml", "examples"]
+    assert subprocess.run(grep, cwd=ROOT, capture_output=True, text=True).stdout == ""
