@@ -8,10 +8,7 @@ import configparser
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from infra import ROOT, capabilities
 from infra.drift.assembly import probe_source
@@ -22,6 +19,7 @@ from infra.ground.groups import group_name
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.overrides import Overrides, overrides
 from infra.inventory.roles import role_hosts, role_order, roles_within
+from infra.inventory.steps import read_yaml
 from infra.stack import secret_file
 
 Fingerprint = Callable[[str, str], str]
@@ -47,20 +45,44 @@ def role_inputs(
     (read from the stack's files without `fingerprint`). Variables given on a command line are not part of it.
     Of a node's secret only whether the controller has it: where it was lost, roles that name it are stale.
     """
-    known, owners = capabilities.roles(), capabilities.owners()
-    seen = _Seen(contract, overrides(contract.stack))
-    fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
-    inputs: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
+    known = Inputs(contract, identities, fingerprint)
+    found: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
     for role in role_order():
-        ours, sources = known[role], sources_of(role)
-        version = getattr(contract.sections.get(owners[role]), "version", None)
-        common = value_hash([sources.digest, version, ours.reads and ours.reads(contract)])
         for name in role_hosts(contract, role):
-            own = [identities.get(name, ""), seen.variables(name, sources.variables)]
-            kinds = ours.secrets(contract, name)
-            keys = {secret: fingerprint(secret, kind) for secret, kind in kinds.items()}
-            inputs[name][role] = value_hash([common, *own, keys])
-    return inputs
+            found[name][role] = known.of(name, role)
+    return found
+
+
+class Inputs:
+    """What roles depend on, of one contract."""
+
+    def __init__(
+        self, contract: Contract, identities: Mapping[str, str], fingerprint: Fingerprint | None = None
+    ) -> None:
+        self.contract, self.identities = contract, identities
+        self.fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
+        self.seen = Seen(contract, overrides(contract.stack))
+        self._common: dict[str, str] = {}
+
+    def of(self, host: str, role: str) -> str:
+        """One hash over all that the role's work on the host depends on."""
+        sources = sources_of(role)
+        variables = self.seen.variables(host, sources.variables)
+        return value_hash([sources.digest, variables, self.beside_files(host, role)])
+
+    def beside_files(self, host: str, role: str) -> str:
+        """What is neither in the role's files nor in its variables: other hosts, secrets, the machine."""
+        kinds = capabilities.roles()[role].secrets(self.contract, host)
+        keys = {secret: self.fingerprint(secret, kind) for secret, kind in kinds.items()}
+        return value_hash([self._of_role(role), self.identities.get(host, ""), keys])
+
+    def _of_role(self, role: str) -> str:
+        if role not in self._common:
+            reads = capabilities.roles()[role].reads
+            section = self.contract.sections.get(capabilities.owners()[role])
+            read = reads and reads(self.contract)
+            self._common[role] = value_hash([getattr(section, "version", None), read])
+        return self._common[role]
 
 
 def _fingerprint(stack: str, name: str, kind: str) -> str:
@@ -76,6 +98,8 @@ class Sources:
     """What a role consists of, whatever the host: one hash, and the variables that it has."""
 
     digest: str
+    beside: str
+    """Of that, what is none of the roles' files."""
     variables: frozenset[str]
 
 
@@ -88,19 +112,20 @@ def sources_of(role: str) -> Sources:
         for plugin in (ROOT / "roles" / each).glob("lookup_plugins/*.py")
         if plugin.stem in COMPUTED
     }
-    parts = [role, tree_hash(*(f"roles/{each}" for each in used)), _play(role), _settings(), computed]
-    return Sources(value_hash(parts), frozenset(name for each in used for name in options(each)))
+    beside = value_hash([role, _play(role), _settings(), computed])
+    digest = value_hash([tree_hash(*(f"roles/{each}" for each in used)), beside])
+    return Sources(digest, beside, frozenset(name for each in used for name in options(each)))
 
 
 def options(role: str) -> list[str]:
     """The variables that a role says it has, whichever of its entry points takes them."""
-    specs = _yaml(ROOT / "roles" / role / "meta" / "argument_specs.yml") or {}
+    specs = read_yaml(ROOT / "roles" / role / "meta" / "argument_specs.yml") or {}
     return [name for entry in specs.get("argument_specs", {}).values() for name in entry.get("options", {})]
 
 
 def _play(role: str) -> Any:
     """The play that runs a role."""
-    plays = _yaml(ROOT / "playbooks" / "roles.yml") or []
+    plays = read_yaml(ROOT / "playbooks" / "roles.yml") or []
     return [play for play in plays if any(entry.get("role") == role for entry in play["roles"])]
 
 
@@ -111,17 +136,7 @@ def _settings() -> dict[str, dict[str, str]]:
     return {name: dict(parser[name]) for name in parser.sections()}
 
 
-def _yaml(path: Path) -> Any:
-    """A file of ours; None where there is none."""
-    return _parsed(path, path.stat().st_mtime_ns) if path.is_file() else None
-
-
-@cache
-def _parsed(path: Path, _changed_ns: int) -> Any:
-    return yaml.load(path.read_bytes(), Loader=yaml.CSafeLoader)
-
-
-class _Seen:
+class Seen:
     """What Ansible lets a host see of variables, by their names."""
 
     def __init__(self, contract: Contract, beside: Overrides) -> None:
@@ -131,12 +146,22 @@ class _Seen:
         self.known = {*self.data, *self.own} - {"_meta"}
         self._groups: dict[str, set[str]] = {}
         self._shared: dict[tuple[str, frozenset[str]], str] = {}
+        self._hashes: dict[str, dict[str, str]] = {}
 
     def variables(self, host: str, names: frozenset[str]) -> list[Any]:
         """Its own address, its variables, its groups' and the user's."""
         own = self.own[host]
         given = {name: value for name, value in own.items() if name in names}
         return [own["ansible_host"], given, self._of_pool(host, names), self._user(host, names)]
+
+    def by_name(self, host: str, names: frozenset[str]) -> list[str]:
+        """The same of few names of many: each value is hashed once."""
+        own = self.own[host]
+        hashes = self._hashes.get(host)
+        if hashes is None:
+            hashes = self._hashes[host] = {name: value_hash(value) for name, value in own.items()}
+        given = [f"{name} {hashes[name]}" for name in sorted(names & own.keys())]
+        return [str(own["ansible_host"]), *given, self._of_pool(host, names), self._user(host, names)]
 
     def _of_pool(self, host: str, names: frozenset[str]) -> str:
         key = self.contract.hosts[host].pool

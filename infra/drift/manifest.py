@@ -57,6 +57,8 @@ class RoleManifest(_Part):
 
     inputs: str = ""
     """Hash of the role, its variables for this host and the contract's version, when it was sealed."""
+    tasks: dict[str, str] = Field(default_factory=dict)
+    """Task → hash of what it depends on, when the role was sealed; none by an older version."""
     sealed_at: str | None = None
     declared: bool = True
     stays: bool = False
@@ -96,7 +98,7 @@ class Manifest(_Part):
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
         declared = {role: part for role, part in self.roles.items() if part.declared}
-        of_part: dict[str, Any] = {"declared": True, "entries": {"__all__": {"text", "tasks"}}}
+        of_part: dict[str, Any] = {"declared": True, "tasks": True, "entries": {"__all__": {"text", "tasks"}}}
         kept = self.model_copy(update={"roles": declared})
         data = kept.model_dump(mode="json", exclude={"identity": True, "roles": {"__all__": of_part}})
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"

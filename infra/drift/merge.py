@@ -2,7 +2,7 @@
 against what the tasks reported, without what no task made.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,17 +28,19 @@ from infra.drift.trip import TripError
 from infra.errors import CausewayError, sentence
 
 Record = Mapping[str, Any]
-"""What `infra.drift.record.as_json` makes of one role: claims, uncovered, errors, whole, handlers."""
+"""What the callback makes of one role: claims, uncovered, errors; whole, handlers, left_out."""
+TasksOf = Callable[[str], Mapping[str, str]]
+"""Role → its tasks with a hash of what each depends on."""
 
 
-def probe_request(manifest: Manifest, claims: list[Record], replaced: Collection[str] = ()) -> dict[str, Any]:
-    """The probe's request that reads every claim's values. REPLACED: roles of which nothing else stays."""
+def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
+    """The probe's request that reads every claim's values. MANIFEST has what stays beside them."""
     entries = []
     for claim in claims:
         kind = kind_of(claim["kind"], claim["key"])
         entries.append([claim["kind"], claim["key"], kind.asking(claim), {}])
-    kept = (part for role, part in manifest.roles.items() if role not in replaced)
-    known = known_keys((entry.kind, entry.key) for part in kept for entry in part.entries)
+    parts = manifest.roles.values()
+    known = known_keys((entry.kind, entry.key) for part in parts for entry in part.entries)
     return {"mode": "seal", "salt": manifest.salt, "entries": entries, "known": known}
 
 
@@ -123,9 +125,10 @@ class HostSeal:
         records: Mapping[str, Record],
         inputs: Mapping[str, str],
         identity: str = "",
+        tasks_of: TasksOf = lambda _role: {},
     ) -> None:
         self.stack, self.host, self.records, self.inputs = stack, host, records, inputs
-        self.identity = identity
+        self.identity, self.tasks_of = identity, tasks_of
         self.manifest = load_manifest(stack, host) or Manifest(host=host)
         self.claims = [(role, claim) for role, record in records.items() for claim in record["claims"]]
         self.same: dict[tuple[str, str], list[Record]] = {}
@@ -166,9 +169,13 @@ class HostSeal:
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
-        done = {role for role, record in self.records.items() if record["whole"]}
-        given_up = self.manifest.roles.keys() - self.inputs.keys()
-        return probe_request(self.manifest, [claim for _role, claim in self.claims], done | given_up)
+        standing = self.manifest.model_copy(deep=True)
+        for role in self.manifest.roles.keys() - self.inputs.keys():
+            standing.roles.pop(role)
+        for role, record in self.records.items():
+            if record["whole"] and role in standing.roles:
+                standing.roles[role].entries = left_out_of(standing.roles[role], record)
+        return probe_request(standing, [claim for _role, claim in self.claims])
 
     def merge(self, answer: Mapping[str, Any]) -> None:
         """Take the probe's answer in. TripError when the probe did not get through."""
@@ -299,17 +306,24 @@ class HostSeal:
         new = RoleManifest(uncovered=list(uncovered.values()), problems=problems)
         if record["whole"]:
             # What could not be sealed is compared with what it was, until it can be.
-            new.entries = entries + [
+            stays = left_out_of(old, record)
+            new.entries = [_with_tasks_of(stays, entry) for entry in entries]
+            new.entries += [entry for entry in stays if (entry.kind, entry.key) not in recorded]
+            known = {(entry.kind, entry.key) for entry in new.entries}
+            new.entries += [
                 entry
                 for entry in kept
-                if (entry.handler and entry.task in record["handlers"])
-                or (role, entry.kind, entry.key) in self.disputed
+                if (entry.kind, entry.key) not in known
+                and (
+                    (entry.handler and entry.task in record["handlers"])
+                    or (role, entry.kind, entry.key) in self.disputed
+                )
             ]
-            new.inputs = self.inputs.get(role, "")
+            new.inputs, new.tasks = self.inputs.get(role, ""), dict(self.tasks_of(role))
             new.sealed_at = None if problems else _now()
         else:
-            new.entries = [_with_tasks_of(old, entry) for entry in entries] + kept
-            new.inputs = old.inputs
+            new.entries = [_with_tasks_of(old.entries, entry) for entry in entries] + kept
+            new.inputs, new.tasks = old.inputs, old.tasks
             new.sealed_at = None if problems else old.sealed_at
         self.manifest.roles[role] = new
 
@@ -326,9 +340,16 @@ class HostSeal:
                     entry.how, entry.text = same.how | pinned, same.text
 
 
-def _with_tasks_of(old: RoleManifest, entry: Entry) -> Entry:
+def left_out_of(part: RoleManifest, record: Record) -> list[Entry]:
+    """What tasks govern that a run of the whole role left out, with those tasks alone."""
+    left_out = set(record.get("left_out", ()))
+    still = ((entry, [task for task in entry.tasks if task in left_out]) for entry in part.entries)
+    return [entry.model_copy(update={"tasks": tasks}) for entry, tasks in still if tasks]
+
+
+def _with_tasks_of(known: Iterable[Entry], entry: Entry) -> Entry:
     """The entry of a run in part; the tasks that did not run govern it as before."""
-    for before in old.entries:
+    for before in known:
         if (before.kind, before.key) == (entry.kind, entry.key):
             tasks = list(dict.fromkeys([*before.tasks, *entry.tasks])) if before.tasks else []
             return entry.model_copy(update={"tasks": tasks})

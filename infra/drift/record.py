@@ -15,6 +15,8 @@ from infra.drift.kinds import kind_of
 INTERNAL = "_ansible_"
 SETTLED_TASKS = "causeway_settled_tasks"
 """A host's variable during a repair: role → names of tasks left out, for all they govern is as sealed."""
+UNCHANGED_TASKS = "causeway_unchanged_tasks"
+"""The same during a roll-out, where what they depend on is as it was, too: the run covers the whole role."""
 
 
 @dataclass

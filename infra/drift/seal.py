@@ -6,13 +6,15 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from infra import ROOT
-from infra.drift.inputs import role_inputs
+from infra.drift.inputs import Inputs, role_inputs
 from infra.drift.journal import keep_changes
 from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal, Record
+from infra.drift.task_inputs import TaskInputs
 from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import CausewayError, one_line, sentence, why
 from infra.ground.contract import load_contract
@@ -54,6 +56,7 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     trips, identities = Trips(contract), load_identities(stack)
+    tasks = TaskInputs(Inputs(contract, identities))
     inputs = role_inputs(contract, identities)
     gate = asyncio.Semaphore(AT_ONCE)
     problems: list[str] = []
@@ -62,7 +65,8 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     async def one(host: str, records: Mapping[str, Record]) -> None:
         async with gate:
             try:
-                seal = HostSeal(stack, host, records, inputs[host], identities.get(host, ""))
+                identity = identities.get(host, "")
+                seal = HostSeal(stack, host, records, inputs[host], identity, partial(tasks.of, host))
                 left_s = deadline - time.monotonic()
                 error: TripError | None = TripError(f"its turn had not come after {LIMIT_S} s", reached=False)
                 if left_s > 0:

@@ -21,9 +21,9 @@ from infra.ground.contract import Contract
 from infra.images import root
 from infra.images.recipe import BUILDER, Recipe, recipe_of
 from infra.images.sbom import sbom
-from infra.images.steps import TAG
 from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
+from infra.inventory.steps import TAG
 from infra.process import run
 from infra.providers.local import baked, containers, image, names
 from infra.providers.local.baked import Baked

@@ -4,6 +4,7 @@ The name is a hash over the node image, the baked tasks, and the values of all v
 a change anywhere else in the roles or in the declaration leaves an image as good as it was.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +15,18 @@ from infra import ROOT
 from infra.errors import BadInputError
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
-from infra.images.steps import Step, steps, units_of, values, words_in
 from infra.inventory.groups import Inventory, group_hosts, inventory_data
 from infra.inventory.overrides import overrides
 from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.steps import Step, steps, values, words_in
 from infra.providers.local.image import image_hash
 
 VERSION = 1
 """Counted up when an image is made otherwise of the same parts."""
 BUILDER = "infra/images/node"
 """What runs in the builder beside the roles."""
+UNIT_MODULE = "ansible.builtin.systemd_service"
+UNIT = re.compile(r"[a-zA-Z][\w.-]*\.(?:service|socket|timer|target)")
 HOSTS_OWN = frozenset({"inventory_hostname", "hostvars", "groups", "play_hosts", "ansible_host"})
 """What Ansible itself says of one host."""
 
@@ -77,6 +80,19 @@ def recipe_of(contract: Contract, pool: str, inventory: Inventory | None = None)
 def baked(role: str) -> tuple[Step, ...]:
     """What of a role is baked."""
     return tuple(step for step in steps(role) if step.baked)
+
+
+def units_of(role: str) -> set[str]:
+    """The units that a role enables: it starts them itself, with its settings in place.
+
+    Where it names one by a template, all that its constants name count: the host may say which.
+    """
+    found = set[str]()
+    for step in steps(role):
+        asked = step.task.get(UNIT_MODULE, {})
+        if asked.get("enabled") is True:
+            found |= set(UNIT.findall(asked["name"] if "{{" not in asked["name"] else str(values(step.role))))
+    return found
 
 
 def reach(role: str, given: dict[str, Any]) -> dict[str, Any]:

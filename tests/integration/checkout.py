@@ -162,9 +162,17 @@ class Checkout:
 
     def configured(self) -> list[set[str]]:
         """The hosts that every run of the roles so far went over, in order; no host for a killed run."""
-        runs = sorted(self.files.glob("runs/*/artifacts/*/stdout"), key=lambda run: run.stat().st_mtime)
-        recaps = [run.read_text(errors="replace").partition("PLAY RECAP")[2] for run in runs]
+        recaps = [log.partition("PLAY RECAP")[2] for log in self.logs()]
         return [set(re.findall(r"^(\S+) +: ok=", recap, re.MULTILINE)) for recap in recaps]
+
+    def tasks_run(self) -> set[str]:
+        """The tasks of roles, as `role : task`, of the last run."""
+        return set(re.findall(r"^TASK \[(\w+ : .*?)\]", self.logs()[-1], re.MULTILINE))
+
+    def logs(self) -> list[str]:
+        """What every run of the roles printed, in order."""
+        runs = sorted(self.files.glob("runs/*/artifacts/*/stdout"), key=lambda run: run.stat().st_mtime)
+        return [run.read_text(errors="replace") for run in runs]
 
 
 def said(*argv: str) -> str:

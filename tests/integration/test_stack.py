@@ -73,6 +73,12 @@ def test_a_changed_time_zone_reaches_the_nodes_of_its_region_and_no_others(check
     assert zones == {"tokyo-control-0": "KST", "tokyo-gpu-0": "KST", "shanghai-control-0": "CST"}
     assert checkout.instances() == before, "the nodes are the same ones"
     assert checkout.configured()[len(runs) :] == [{"tokyo-control-0", "tokyo-gpu-0"}]
+    assert "base : Set the timezone" in checkout.tasks_run()
+    assert (
+        not {"base : Generate locales", "base : Harden sshd", "base : Configure chrony"}
+        & checkout.tasks_run()
+    )
+    checkout.run("exec", "causeway", "drift", checkout.stack)
 
 
 @pytest.mark.usefixtures("standing")
@@ -86,6 +92,7 @@ def test_a_comment_in_a_role_runs_that_role_alone(checkout: Checkout) -> None:
     told = checkout.up()
     assert "2 hosts: tcp_tuning on 2\n" in told
     assert "1 host: tcp_tuning on 1\n" in told
+    print("tasks for a comment:", sorted(checkout.tasks_run()))
     checkout.run("exec", "causeway", "drift", checkout.stack)
     assert checkout.changes() == {}
     tasks.write_text(before)

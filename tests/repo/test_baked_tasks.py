@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 
 from infra.checks import load
 from infra.images.recipe import baked, own_of_hosts, reach, recipe_of
-from infra.images.steps import BLOCK, TAG, Step, words_in
 from infra.inventory.groups import inventory_data
 from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.steps import BLOCK, TAG, Step, words_in
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 

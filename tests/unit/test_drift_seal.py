@@ -398,6 +398,32 @@ def test_a_run_in_part_knows_of_the_tasks_that_did_not_run() -> None:
     assert tasks_of("/etc/x") == ["write it"], "all tasks had their turn"
 
 
+def test_a_whole_run_keeps_what_it_left_out_and_nothing_else_that_it_did_not_meet() -> None:
+    kept, shared, gone = (
+        claim("file", "/a"),
+        claim("listing", "/d", tasks=["make /a", "make /b"]),
+        claim("file", "/b"),
+    )
+    seal({"base": record(kept, shared, gone)}, FOUND, {"names": ["a", "b"]}, FOUND)
+    now = claim("listing", "/d", tasks=["make /c"])
+    made = HostSeal(
+        "s",
+        "node",
+        {"base": record(now, left_out=["make /a"])},
+        {"base": "i2"},
+        "instance 1",
+        lambda _: {"make /a": "1"},
+    )
+    assert made.request()["known"] == {"file": ["/a"]}
+    made.merge({"machine": "m1", "values": [{"names": ["a", "b"]}]})
+    save_manifest("s", made.manifest)
+    assert wants() == {("file", "/a"): FOUND, ("listing", "/d"): {"names": ["a", "b"]}}
+    assert tasks_of("/d") == ["make /a", "make /c"]
+    part = made.manifest.roles["base"]
+    assert (part.inputs, part.tasks, bool(part.sealed_at)) == ("i2", {"make /a": "1"}, True)
+    assert b"make /a" not in made.manifest.node_copy().replace(b'"task":"make /a"', b"")
+
+
 def test_a_run_in_part_does_not_make_up_what_an_older_manifest_does_not_know() -> None:
     seal({"base": record(claim("file", "/etc/x", tasks=[]))}, FOUND)
     seal({"base": record(claim("file", "/etc/x"), whole=False)}, FOUND)

@@ -17,9 +17,9 @@ from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
 from infra.ground.contract import Contract
 from infra.images import recipe, root
-from infra.images.recipe import reach, recipe_of
+from infra.images.recipe import reach, recipe_of, units_of
 from infra.images.sbom import sbom
-from infra.images.steps import Step, steps, units_of
+from infra.inventory.steps import Step, steps
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.providers.local import baked
@@ -122,6 +122,7 @@ def test_what_stands_around_a_task_counts(tmp_path: Path) -> None:
     write(tmp_path, "r/tasks/all.yml", "- {name: a, ansible.builtin.apt: {}, when: [inner]}")
     write(tmp_path, "r/tasks/some.yml", """
 - tags: bake
+  become: true
   block: [{name: b, ansible.builtin.apt: {}}]
   rescue: [{name: c, ansible.builtin.apt: {}}]
 - {name: d, ansible.builtin.apt: {}}
@@ -133,9 +134,10 @@ def test_what_stands_around_a_task_counts(tmp_path: Path) -> None:
 """)  # fmt: skip
     found = {step.task["name"]: step for step in steps("r", tmp_path)}
     assert {key for key, step in found.items() if step.baked} == {"a", "b", "c", "e"}
-    assert found.keys() == {*"abcdef"}
+    assert found.keys() == {*"abcdef", "never"}
     assert found["a"].conditions == ("outer", "inner")
     assert (found["e"].role, found["e"].values) == ("helper", {"given": 1})
+    assert found["b"].around[-1] == {"become": True}
 
 
 def write(folder: Path, path: str, text: str) -> None:

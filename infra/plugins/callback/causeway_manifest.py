@@ -18,7 +18,13 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
 
 from infra.drift.kind import Task  # noqa: E402 - needs the path set above
 from infra.drift.owner import TELLS_OTHERS, owner_of, role_name  # noqa: E402 - likewise
-from infra.drift.record import SETTLED_TASKS, Recorder, as_json, plain_arguments  # noqa: E402 - likewise
+from infra.drift.record import (  # noqa: E402 - likewise
+    SETTLED_TASKS,
+    UNCHANGED_TASKS,
+    Recorder,
+    as_json,
+    plain_arguments,
+)
 
 DOCUMENTATION = """
 name: causeway_manifest
@@ -133,11 +139,13 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         for host, roles in self.recorder.hosts.items():
             failed = host in stats.failures or host in stats.dark
             known = self.variables._inventory.get_host(host)
-            in_part = {} if known is None else known.vars.get(SETTLED_TASKS, {})
+            given = {} if known is None else known.vars
+            in_part, unchanged = given.get(SETTLED_TASKS, {}), given.get(UNCHANGED_TASKS, {})
             hosts[host] = {
                 role: as_json(record)
                 | {
                     "whole": not (failed or in_part.get(role)) and self._is_whole(role),
+                    "left_out": list(unchanged.get(role, ())),
                     "handlers": self._handlers(role),
                 }
                 for role, record in roles.items()

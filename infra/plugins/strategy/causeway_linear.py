@@ -1,4 +1,4 @@
-"""Ansible's linear strategy on Mitogen's connections, without the tasks that a repair need not run.
+"""Ansible's linear strategy on Mitogen's connections, without tasks that a repair or a roll-out need not run.
 
 A node that cannot be repaired does not end the repair of the others, and a task that fails twice alike is
 left out where it is still ahead, as infra.drift.waves has it.
@@ -28,7 +28,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
 from infra.converge.progress import failure_message  # noqa: E402 - likewise
 from infra.drift import waves  # noqa: E402 - needs the path set above
 from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
-from infra.drift.record import SETTLED_TASKS  # noqa: E402 - likewise
+from infra.drift.record import SETTLED_TASKS, UNCHANGED_TASKS  # noqa: E402 - likewise
 
 
 def tried_again(connect: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
@@ -135,8 +135,8 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
 
 
 def is_settled(host: Any, task: Any) -> bool:
-    """Whether a repair leaves a task out on a host; never one whose result others may ask for."""
-    settled = host.vars.get(SETTLED_TASKS)
+    """Whether a repair or a roll-out leaves a task out on a host; never one whose result others ask for."""
+    settled = host.vars.get(SETTLED_TASKS) or host.vars.get(UNCHANGED_TASKS)
     if not settled or isinstance(task, Handler):
         return False
     if task.register or task.delegate_to or task.run_once:

@@ -1,0 +1,127 @@
+"""What one change costs: all tasks of the roles that are due, or those that it concerns; judges nothing.
+
+Usage: ./run exec python tests/bench/bench_rollout.py [--gpu-nodes N] [--declaration FILE] [--json FILE]
+The default stack (or another, with N GPU nodes in its first region) is stood up in a checkout of its own.
+Each change is rolled out twice: with `whole_roles: true`, then, once it was taken back, without it.
+"""
+
+import argparse
+import json
+import re
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from infra import ROOT
+from tests.integration.checkout import Checkout, commit, new_checkout
+
+Cluster = dict[str, Any]
+WAYS = ("whole roles", "what changed")
+
+
+def declared(checkout: Checkout, file: Path, gpu_nodes: int | None) -> Cluster:
+    """A declaration of local nodes, in the checkout's own ranges."""
+    cluster: Cluster = YAML(typ="safe").load(file.read_text())["config"]["causeway:cluster"]
+    for number, region in enumerate(cluster["regions"]):
+        region["cidr"] = checkout.cidr(number)
+    if gpu_nodes is not None:
+        _gpu_pool(cluster)["count"] = gpu_nodes
+    return cluster
+
+
+def _gpu_pool(cluster: Cluster) -> dict[str, Any]:
+    return next(pool for pool in cluster["regions"][0]["pools"] if pool["role"] == "gpu")
+
+
+CHANGES: dict[str, Callable[[Cluster], Any]] = {
+    "one region's time zone": lambda cluster: cluster["regions"][0].update(timezone="Asia/Seoul"),
+    "a link's rate": lambda cluster: cluster["wan_links"][0].update(bandwidth_mbps=90),
+    "a node more": lambda cluster: _gpu_pool(cluster).update(count=_gpu_pool(cluster)["count"] + 1),
+}
+COMMENTED = ("base", "consul")
+
+
+def measured_up(checkout: Checkout) -> dict[str, float]:
+    """The figures of one `up`: of all of it, and of the run of roles in it that took longest."""
+    before = len(checkout.logs())
+    began, cpu_s = time.monotonic(), _children_cpu_s()
+    checkout.up()
+    figures = {"up_s": time.monotonic() - began, "controller_cpu_s": _children_cpu_s() - cpu_s}
+    logs = checkout.logs()[before:]
+    recaps = "".join(log.partition("PLAY RECAP")[2] for log in logs)
+    figures["hosts"] = len(re.findall(r"\bok=\d+", recaps))
+    figures["tasks"] = sum(map(int, re.findall(r"\bok=(\d+)", recaps)))
+    return figures
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+@contextmanager
+def commented(checkout: Checkout, role: str) -> Iterator[None]:
+    """A role whose tasks have a comment more."""
+    file = checkout.folder / "roles" / role / "tasks" / "main.yml"
+    text = file.read_text()
+    file.write_text(text + "# why\n")
+    yield
+    file.write_text(text)
+
+
+@contextmanager
+def changed(checkout: Checkout, cluster: Cluster, change: Callable[[Cluster], Any]) -> Iterator[None]:
+    """A declaration with one change."""
+    other = json.loads(json.dumps(cluster))
+    change(other)
+    checkout.declare(other)
+    yield
+    checkout.declare(cluster)
+
+
+def main() -> None:
+    """Measure each change both ways, and print them side by side."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpu-nodes", type=int, help="GPU nodes of the first region")
+    parser.add_argument("--declaration", type=Path, default=ROOT / "Pulumi.local.yaml")
+    parser.add_argument("--json", type=Path, help="file for the figures")
+    arguments = parser.parse_args()
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    with new_checkout() as checkout:
+        cluster = declared(checkout, arguments.declaration, arguments.gpu_nodes)
+        whole = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all" / "whole.yml"
+        whole.parent.mkdir(parents=True)
+        checkout.declare(cluster)
+        commit(checkout.folder)
+        figures["the first up"] = dict.fromkeys(WAYS, measured_up(checkout))
+        figures["nothing"] = dict.fromkeys(WAYS, measured_up(checkout))
+        for what in (*(f"a comment in {role}" for role in COMMENTED), *CHANGES):
+            figures[what] = {}
+            for way in WAYS:
+                whole.write_text(f"whole_roles: {str(way == WAYS[0]).lower()}\n")
+                role = what.removeprefix("a comment in ")
+                change = CHANGES.get(what)
+                with changed(checkout, cluster, change) if change else commented(checkout, role):
+                    figures[what][way] = measured_up(checkout)
+                checkout.up()
+    report(figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1))
+
+
+def report(figures: dict[str, dict[str, dict[str, float]]]) -> None:
+    """One line for each change."""
+    columns = ("up_s", "controller_cpu_s", "hosts", "tasks")
+    print(f"{'':<24}" + "".join(f"{column:>26}" for column in columns))
+    for what, ways in figures.items():
+        cells = (" → ".join(f"{ways[way][column]:.0f}" for way in WAYS) for column in columns)
+        print(f"{what:<24}" + "".join(f"{cell:>26}" for cell in cells))
+
+
+if __name__ == "__main__":
+    main()
