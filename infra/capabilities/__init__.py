@@ -23,6 +23,7 @@ NAMES = (
     "logs",
     "energy",
     "gpu",
+    "containers",
     "storage",
     "acceptance",
 )

@@ -2,6 +2,7 @@
 
 from infra.declaration.acceptance import AcceptanceSpec, BreakerSpec, PoolAcceptanceSpec
 from infra.declaration.cluster import ClusterSpec, LeaveSpec
+from infra.declaration.containers import ContainerRuntimeSpec, RegistrySpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.declaration.gpu import GpuSourceSpec, GpuStackSpec, MigSpec
@@ -38,6 +39,7 @@ __all__ = [
     "CephfsExport",
     "ClusterSpec",
     "ConsulDiscovery",
+    "ContainerRuntimeSpec",
     "DeviceBackingSpec",
     "DeviceSpec",
     "DiscoverySpec",
@@ -61,6 +63,7 @@ __all__ = [
     "PoolAcceptanceSpec",
     "RbdExport",
     "RegionSpec",
+    "RegistrySpec",
     "RgwExport",
     "RoceSpec",
     "ScratchSpec",

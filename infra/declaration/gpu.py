@@ -10,6 +10,7 @@ from infra.declaration.base import FilePath, Float, Int, Spec, refusal
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
 DCGM = re.compile(r"[1-9]\.[0-9]{1,2}(\.[0-9]{1,2})?")
+TOOLKIT = re.compile(r"1\.[0-9]{1,2}\.[0-9]{1,2}")
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 MIRROR = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/+-]*)?")
 
@@ -37,6 +38,12 @@ def _cuda(value: str) -> str:
 def _dcgm(value: str) -> str:
     if not DCGM.fullmatch(value):
         raise refusal("is not a version of DCGM, such as 4.6")
+    return value
+
+
+def _toolkit(value: str) -> str:
+    if not TOOLKIT.fullmatch(value):
+        raise refusal("is not a version of the Container Toolkit, such as 1.18.0")
     return value
 
 
@@ -87,6 +94,11 @@ class GpuStackSpec(Spec):
     """Whether the nodes have CUDA's compilers and libraries themselves; containers bring their own."""
     dcgm: Annotated[str, BeforeValidator(_quoted), AfterValidator(_dcgm)] | None = None
     """The version of DCGM, such as `4.6`; unset means none."""
+    container_toolkit: Annotated[str, BeforeValidator(_quoted), AfterValidator(_toolkit)] | None = None
+    """The version of NVIDIA's Container Toolkit, such as `1.18.0`, which describes the GPUs to engines (CDI).
+
+    Unset means none.
+    """
     source: GpuSourceSpec = GpuSourceSpec()
     """Where the packages come from."""
     kernel_modules: Literal["auto", "open", "proprietary"] = "auto"

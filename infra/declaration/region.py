@@ -19,6 +19,7 @@ from infra.declaration.base import (
     Timezone,
     UserName,
 )
+from infra.declaration.containers import ContainerRuntimeSpec
 from infra.declaration.fabric import FabricSpec
 from infra.declaration.gpu import GpuStackSpec
 
@@ -160,6 +161,8 @@ class NodePoolSpec(Spec):
     """Model and form factor, such as `h100-sxm`; needed where there are GPUs."""
     gpu_stack: GpuStackSpec | None = None
     """Driver and CUDA of its GPUs; unset means that they are somebody else's."""
+    container_runtime: ContainerRuntimeSpec | None = None
+    """What runs containers on its nodes; unset means none, or one that is somebody else's."""
     nics: Int = 0
     """Fabric NICs per node, not counting the management interface."""
     nic_gbps: Int | None = None

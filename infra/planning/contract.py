@@ -6,6 +6,11 @@ from infra.ground.nodes import pool_key
 from infra.planning.plan import Plan
 from infra.stack import stack_dir
 
+NOT_OF_POOLS = {
+    *("container_runtime", "count", "gpu_stack", "hosts", "nic_names", "node_kind", "scratch", "shm_gib"),
+}
+"""What a contract says of a pool elsewhere, or not at all."""
+
 
 def build_contract(spec: ClusterSpec, plan: Plan, stack: str) -> Contract:
     """The contract of a declaration and its plan."""
@@ -59,7 +64,5 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
         region=region.name,
         node_kind=region.node_kind(pool),
         gpus_simulated=region.provider.simulates_gpus and pool.gpus > 0,
-        **pool.model_dump(
-            exclude={"count", "gpu_stack", "hosts", "nic_names", "node_kind", "scratch", "shm_gib"}
-        ),
+        **pool.model_dump(exclude=NOT_OF_POOLS),
     )

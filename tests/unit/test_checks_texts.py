@@ -17,7 +17,7 @@ from infra.process import run
 from tests.unit.texts import DECLARATIONS, ODD, accepted, renamed, texts, variants, with_text
 
 PLACES = [(name, path) for name, tree in DECLARATIONS.items() for path, _ in texts(tree)]
-FREE = {"authorized_keys", "host_key", "ssh_host_ca", "ssh_key_file", "key_file", "gpu_model"}
+FREE = {"authorized_keys", "ca_file", "host_key", "ssh_host_ca", "ssh_key_file", "key_file", "gpu_model"}
 """Where people write what they like, within one line; everything else is a name, or one of a few words."""
 
 CHARACTERS = "az09 -_./@:\n\r\0\t\"'\\%${}#`\x85\u2028\xa0"

@@ -14,6 +14,11 @@ from infra.ground.problem import DeclarationError
 
 Path = tuple[str | int, ...]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"
+CONTAINERS = {
+    "engine": "podman",
+    "storage_path": "/srv/containers",
+    "registries": [{"name": "docker.io", "mirrors": ["mirror.example.org:5000/hub"], "ca_file": "keys/ca"}],
+}
 MACHINES: dict[str, Any] = {
     "name": "pacific",
     "authorized_keys": [f"{KEY} ada@laptop"],
@@ -43,6 +48,7 @@ MACHINES: dict[str, Any] = {
                 }
                 | ({"gpus": 8, "gpu_model": "h100-sxm"} if role == "gpu" else {})
                 | ({"scratch": {"path": "/scratch"}} if role == "gpu" else {})
+                | ({"container_runtime": CONTAINERS} if role == "gpu" else {})
                 for name, role, first in (
                     ("control", "control", 10), ("edge", "gateway", 20), ("gpu", "gpu", 30),
                     ("storage", "storage", 40),
@@ -85,6 +91,7 @@ FABRIC: dict[str, Any] = {
                     "gpu_stack": {
                         "driver": "590.48.01", "cuda": "13.1", "kernel_modules": "open",
                         "mig": {"profile": "1g.10gb", "count": 7}, "dcgm": "4.6",
+                        "container_toolkit": "1.18.0",
                         "source": {
                             "kind": "nvidia", "key_file": "cuda.asc",
                             "mirror": "https://mirror.example.org/cuda",

@@ -6,7 +6,9 @@ from typing import Literal
 
 from infra.declaration import GpuStackSpec
 
-Part = Literal["driver", "persistence", "mps", "open", "proprietary", "toolkit", "fabric", "subnet", "dcgm"]
+Part = Literal[
+    "driver", "persistence", "mps", "open", "proprietary", "toolkit", "fabric", "subnet", "dcgm", "containers"
+]
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ SOURCES: Mapping[Literal["nvidia", "debian"], Source] = {
             "toolkit": ("cuda-toolkit-{cuda}",),
             "fabric": ("nvidia-fabricmanager",),
             "subnet": ("nvlsm",),
+            "containers": ("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
             "dcgm": ("datacenter-gpu-manager-{dcgm}-core", "datacenter-gpu-manager-{dcgm}-cuda{major}"),
         },
         ("cuda-drivers", "nvidia-open"),
@@ -75,12 +78,20 @@ GIVEN_KEY = "/etc/apt/keyrings/causeway-gpu.asc"
 """Where a key from the controller lies on a node."""
 PATTERNS = ("*nvidia*", "libcuda*", "libnvcuvid*", "libnvoptix*", "cuda-drivers*")
 """Names of packages that have the driver's version, in both repositories."""
-WORDS: Mapping[Part, str] = {"fabric": "Fabric Manager", "dcgm": "DCGM"}
+WORDS: Mapping[Part, str] = {
+    "fabric": "Fabric Manager",
+    "dcgm": "DCGM",
+    "containers": "Container Toolkit",
+}
 
 
 def lacking(stack: GpuStackSpec, *, fabric: bool) -> Iterator[str]:
     """The parts, in words, that a stack needs and its source does not have."""
-    needed: Mapping[Part, bool] = {"fabric": fabric, "dcgm": stack.dcgm is not None}
+    needed: Mapping[Part, bool] = {
+        "fabric": fabric,
+        "dcgm": stack.dcgm is not None,
+        "containers": stack.container_toolkit is not None,
+    }
     there = SOURCES[stack.source.kind].packages
     yield from (WORDS[part] for part, is_needed in needed.items() if is_needed and part not in there)
 
@@ -104,6 +115,8 @@ def wanted(
         parts.append(("subnet", ""))  # its numbers are its own
     if stack.dcgm:
         parts.append(("dcgm", stack.dcgm))
+    if stack.container_toolkit:
+        parts.append(("containers", stack.container_toolkit))
     packages = {name: version for part, version in parts for name in _names(source, part, stack)}
     return packages, dict.fromkeys(_names(source, modules, stack), stack.driver)
 

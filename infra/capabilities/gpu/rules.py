@@ -11,6 +11,8 @@ from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.ground.problem import Problem, Severity, listing, show
 from infra.ground.rule import pools
 
+DESCRIBES_FROM = (1, 18, 0)
+"""Container Toolkit 1.18.0 brings nvidia-cdi-refresh: NVIDIA, Support for Container Device Interface."""
 NEAR = timedelta(days=180)
 """A branch that ends within this is told of: an upgrade of a fleet takes months."""
 
@@ -97,6 +99,21 @@ class SourceHasAll:
                 yield Problem(f"{path}.gpu_stack.source.kind", message, found, suggestion="nvidia")
 
 
+class ToolkitDescribesGpus:
+    """Engines are told of GPUs by the toolkit itself."""
+
+    id: ClassVar[str] = "gpu-stack-containers"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Versions that write no description when the driver changes or the node boots."""
+        for path, _, stack in stacks(spec):
+            asked = stack.container_toolkit
+            if asked is not None and version(asked) < DESCRIBES_FROM:
+                message = f"{show(asked)} describes the GPUs to no engine by itself: the first is 1.18.0"
+                yield Problem(f"{path}.container_toolkit", message, show(asked), suggestion="1.18.0")
+
+
 class GpusAreSharedOneWay:
     """Jobs share a GPU in one way."""
 
@@ -169,6 +186,7 @@ RULES = (
     VersionsFit(),
     PartsExist(),
     SourceHasAll(),
+    ToolkitDescribesGpus(),
     GpusAreSharedOneWay(),
     ForwardIsKnown(),
     BranchIsMaintained(),
