@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from infra.declaration import ClusterSpec, RegionSpec
+from infra.ground.addresses import number_of
 from infra.ground.problem import DeclarationError, Problem, show
 from infra.ground.variable_files import variable_files
 from infra.ground.yaml_source import Tree, read_yaml
@@ -52,11 +53,13 @@ def _groups(region: RegionSpec) -> set[str]:
 
 
 def _of_host(name: str, regions: list[RegionSpec]) -> list[RegionSpec]:
-    pool, _, number = name.rpartition("-")
     return [
         region
         for region in regions
-        if number.isdecimal() and pool in {f"{region.name}-{each.name}" for each in region.pools}
+        if any(
+            number_of(region, pool, name) is not None or any(host.name == name for host in pool.hosts)
+            for pool in region.pools
+        )
     ]
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from infra.commands.arguments import declaration_of
 from infra.errors import BadInputError, ExitCode
 from infra.files import write_file
+from infra.ground.names import some
+from infra.ground.rules.names import is_host_name
 from infra.intake import host_keys
 from infra.intake.inventory import read_inventory
-from infra.intake.machine import ROLES, ListError, Row, complaint, label
+from infra.intake.machine import ROLES, ListError, Row, complaint, label, word
 from infra.intake.place import Region, Wishes, of_groups, placed
 from infra.intake.table import read_table
 from infra.intake.write import Link, checked, declaration_text
@@ -113,6 +115,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     write_file(path, text)
     for warning in warnings:
         print(warning, file=sys.stderr)
+    if nameless := [row for row in rows if row.name != row.get("address") and not is_host_name(row.name)]:
+        shown = some(word(row.name) for row in nameless)
+        print(f"names that are no DNS labels, and are not given: {shown}", file=sys.stderr)
     print(
         f"{path}: {len(rows):,} machines in {len(regions)} regions."
         f" Next: causeway check --stack {arguments.stack}"

@@ -118,6 +118,8 @@ class ExistingHost(Spec):
     """One machine of an `existing` pool."""
 
     what: ClassVar = "a host"
+    name: str | None = None
+    """Its own host name, a DNS label that no other node has; unset means `<region>-<pool>-<number>`."""
     address: Address
     """Its address, inside the region's range."""
     ssh_port: Int = Field(default=22, ge=1, le=65535)
@@ -148,7 +150,7 @@ class NodePoolSpec(Spec):
 
     what: ClassVar = "a node pool"
     name: str
-    """A DNS label of its own within the region; hosts are called `<region>-<pool>-<number>`."""
+    """A DNS label of its own within the region; nodes are called `<region>-<pool>-<number>`."""
     role: PoolRole
     """What the nodes are for: decides which roles configure them."""
     node_kind: NodeKind | None = None

@@ -23,6 +23,7 @@ TUNNEL_NETWORK = IPv4Network("100.101.0.0/16")
 FIRST_TUNNEL_PORT = 49152
 """UDP, the first of those for private use (RFC 6335); a link's is its number in declared order after it."""
 MAX_INTERFACE = 15
+LONGEST_NUMBER = 10
 FIRST_ASN = 64512
 """The first AS number for private use (RFC 6996); a region's is its number in declared order after it."""
 
@@ -58,8 +59,16 @@ def pool_addresses(region: RegionSpec, pool_index: int) -> tuple[IPv4Address, ..
 
 
 def host_name(region: RegionSpec, pool: NodePoolSpec, number: int) -> str:
-    """`<region>-<pool>-<number>`: unique in the cluster, a DNS label."""
-    return f"{region.name}-{pool.name}-{number}"
+    """What a machine is declared to be called, else `<region>-<pool>-<number>`: a DNS label of its own."""
+    declared = pool.hosts[number].name if number < len(pool.hosts) else None
+    return declared or f"{region.name}-{pool.name}-{number}"
+
+
+def number_of(region: RegionSpec, pool: NodePoolSpec, name: str) -> int | None:
+    """Which node of a pool has the name that its number makes; None where none has."""
+    digits = name.removeprefix(f"{region.name}-{pool.name}-")
+    number = int(digits) if digits.isdecimal() and len(digits) < LONGEST_NUMBER else pool.count
+    return number if number < pool.count and host_name(region, pool, number) == name else None
 
 
 def link_device(prefix: str, link: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from infra.checks import DeclarationError, Problem, check
 from infra.checks.load import parse
 from infra.errors import shown
+from infra.ground.rules.names import is_host_name
 from infra.intake.machine import ListError, Row, complaint, word
 from infra.intake.place import Pool, Region
 
@@ -36,8 +37,8 @@ def declaration_text(cluster: str, regions: Sequence[Region], links: Sequence[Li
     """A whole `Pulumi.<stack>.yaml`."""
     lines = [
         "# yaml-language-server: $schema=docs/declaration.schema.json",
-        f"# Written by `causeway init` from {word(origin)}. A machine's name there stands beside it:",
-        "# here it becomes <region>-<pool>-<number>.",
+        f"# Written by `causeway init` from {word(origin)}. A name there that is no DNS label stands",
+        "# beside: such a machine is called <region>-<pool>-<number>.",
         "config:",
         "  causeway:cluster:",
         f"    name: {_scalar(cluster)}",
@@ -72,9 +73,11 @@ def _pool(pool: Pool) -> Iterator[str]:
             yield f"            {key}: {_scalar(value)}"
     yield "            hosts:"
     for row in pool.rows:
-        host = {key: row.get(key) for key in ("address", "ssh_port", "host_key") if row.get(key)}
-        called = ", ".join(filter(None, (word(row.name), _rack(row.get("rack")))))
-        yield f"              - {_flow(host)}" + (f" # {called}" if called != host["address"] else "")
+        host = {"name": row.name} if is_host_name(row.name) else {}
+        host |= {key: row.get(key) for key in ("address", "ssh_port", "host_key") if row.get(key)}
+        beside = "" if is_host_name(row.name) or row.name == host["address"] else word(row.name)
+        beside = ", ".join(filter(None, (beside, _rack(row.get("rack")))))
+        yield f"              - {_flow(host)}" + (f" # {beside}" if beside else "")
 
 
 def _rack(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from infra.capabilities import capabilities
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground.capability import Report
+from infra.ground.names import some
 from infra.ground.nodes import PlannedNode
 from infra.ground.page import document
 from infra.planning.plan import Plan
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+SOME_NAMES = 4
 NodesByPool = Mapping[tuple[str, str], list[PlannedNode]]
 
 
@@ -119,9 +121,16 @@ def _pools_table(region: RegionSpec, by_pool: NodesByPool) -> "Table":
             f"{pool.count:,}",
             f"{pool.gpus} {pool.gpu_model}" if pool.gpus else "–",
             _span(str(nodes[0].address), str(nodes[-1].address)),
-            _span(nodes[0].name, nodes[-1].name),
+            _names(pool, nodes),
         )
     return table
+
+
+def _names(pool: NodePoolSpec, nodes: list[PlannedNode]) -> str:
+    """The first and the last name, where those between follow from them."""
+    if any(host.name for host in pool.hosts):
+        return some((node.name for node in nodes), SOME_NAMES)
+    return _span(nodes[0].name, nodes[-1].name)
 
 
 def _span(first: str, last: str) -> str:

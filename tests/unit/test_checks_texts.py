@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.declaration import ClusterSpec
+from infra.ground.addresses import host_name
 from infra.ground.contract import Contract
 from infra.ground.problem import Source
 from infra.ground.ssh import known_hosts, ssh_config
@@ -84,7 +85,7 @@ def harmless(spec: ClusterSpec) -> None:
 
 def declared_keys(spec: ClusterSpec) -> dict[str, str]:
     return {
-        f"{region.name}-{pool.name}-{number}": host.host_key or ""
+        host_name(region, pool, number): host.host_key or ""
         for region in spec.regions
         for pool in region.pools
         for number, host in enumerate(pool.hosts)

@@ -104,7 +104,14 @@ def test_a_table_becomes_regions_and_pools(here: Path, capsys: pytest.CaptureFix
     ]
     text = (here / "Pulumi.lab.yaml").read_text()
     assert "# n, the 1st, rack r2\n" in text
-    assert "serial" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "serial" in said
+    assert "no DNS labels, and are not given: n, the 1st\n" in said
+
+
+def test_machines_keep_their_names_where_those_are_labels(here: Path) -> None:
+    region = written(here, "machines.csv", TABLE).regions[0]
+    assert [host.name for pool in region.pools for host in pool.hosts] == ["head", None, "n10"]
 
 
 def addressed(text: str) -> str:
@@ -172,6 +179,11 @@ def test_a_file_is_never_replaced_unasked_and_then_kept(here: Path) -> None:
             "m.csv",
             HEAD + f"10.0.0.3,control,{KEY}\n" * 2,
             "m.csv:3: 10.0.0.3: address: 10.0.0.3 is already the address of m.csv:2",
+        ),
+        (
+            "m.csv",
+            f"name,{HEAD}n1,10.0.0.3,control,{KEY}\nn1,10.0.0.4,control,{KEY}\n",
+            'm.csv:3: n1: name: "n1" is already the name of m.csv:2',
         ),
         ("hosts", "[gpu]\na ansible_host='{{ x }}'\n", "hosts:2: a: address is a template"),
         ("hosts", "[gpu]\na b\n", "hosts:2: after a host stands NAME=VALUE, not b"),

@@ -4,12 +4,16 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from infra.checks import parse_spec
+from infra.checks import check, parse_spec
 from infra.declaration import ClusterSpec
 from infra.ground import addresses
 from infra.planning.plan import Plan, make_plan
 from infra.planning.report import plan_json
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"
 
 
 def spec(*counts: int, cidr: str = "10.81.0.0/16", **pool: Any) -> ClusterSpec:
@@ -118,3 +122,57 @@ def test_json_adds_up() -> None:
         "10.81.32.2",
     )
     assert report["resources"]["total"] == sum(report["resources"].values()) - report["resources"]["total"]
+
+
+OWN_NAMES = st.none() | st.sampled_from(
+    [
+        "head",
+        "gpu-a17",
+        "r-p0-0",
+        "r-p0-1",
+        "r-p1-0",
+        "r-p1-2",
+        "r-p1-01",
+        "r-p0--1",
+        "all",
+        "12",
+        "0x1f",
+        "1e3",
+    ]
+)
+
+
+@given(st.lists(st.lists(OWN_NAMES, min_size=1, max_size=4), min_size=1, max_size=2))
+def test_machines_have_the_names_that_are_declared_and_no_two_the_same(pools: list[list[str | None]]) -> None:
+    hosts = [
+        [
+            {"address": f"10.81.{index}.{number + 1}"} | ({"name": name} if name else {})
+            for number, name in enumerate(names)
+        ]
+        for index, names in enumerate(pools)
+    ]
+    planned = spec(*map(len, pools))
+    regions = planned.model_dump()["regions"]
+    regions[0]["provider"] = {"kind": "existing", "ssh_host_ca": KEY}
+    for pool, listed in zip(regions[0]["pools"], hosts, strict=True):
+        pool["hosts"] = listed
+    declared = ClusterSpec.model_validate({"name": "c", "regions": regions})
+    names = [node.name for node in make_plan(declared).nodes]
+    wanted = [
+        name or f"r-p{index}-{number}"
+        for index, listed in enumerate(pools)
+        for number, name in enumerate(listed)
+    ]
+    assert names == wanted
+    wrong = {problem.rule for problem in check(declared) if problem.severity == "error"}
+    assert ("host-name-unique" in wrong) == (len(set(names)) < len(names))
+    assert ("host-name-meaning" in wrong) == bool({"all", "12", "0x1f", "1e3"} & set(names))
+
+
+def test_a_name_of_its_own_need_not_fit_a_region_and_a_pool() -> None:
+    pool = {"name": "p" * 60, "role": "control", "count": 2}
+    region = {"name": "r", "cidr": "10.81.0.0/16", "provider": {"kind": "existing", "ssh_host_ca": KEY}}
+    for last, fits in (({"name": "b"}, True), ({}, False)):
+        hosts = [{"address": "10.81.0.2", **last}, {"address": "10.81.0.3", "name": "a"}]
+        declared = parse_spec({"name": "c", "regions": [{**region, "pools": [{**pool, "hosts": hosts}]}]})
+        assert ("host-name-length" not in {problem.rule for problem in check(declared)}) == fits

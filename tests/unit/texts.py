@@ -43,6 +43,7 @@ MACHINES: dict[str, Any] = {
                     "count": 2,
                     "hosts": [
                         {"address": f"{network}.{first + number}", "host_key": f"{KEY} root@it"}
+                        | ({"name": f"{region}-rack7-{first}"} if number and role == "gpu" else {})
                         for number in (0, 1)
                     ],
                 }

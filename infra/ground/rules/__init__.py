@@ -7,7 +7,13 @@ from infra.ground.rules.machines import (
     HostKeysAreKeys,
     HostsMatchTheProvider,
 )
-from infra.ground.rules.names import HostNamesAreUnique, HostNamesFit, NamesAreLabels, NamesAreUnique
+from infra.ground.rules.names import (
+    HostNamesAreNames,
+    HostNamesAreUnique,
+    HostNamesFit,
+    NamesAreLabels,
+    NamesAreUnique,
+)
 from infra.ground.rules.pools import (
     CountIsPositive,
     GpuModelIsGiven,
@@ -32,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     ClusterHasRegions(),
     NamesAreLabels(),
     NamesAreUnique(),
+    HostNamesAreNames(),
     HostNamesFit(),
     HostNamesAreUnique(),
     CidrIsUsable(),
