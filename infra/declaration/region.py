@@ -80,6 +80,29 @@ class JumpSpec(Spec):
     """Its public SSH host key (`ssh-ed25519 AAAA…`)."""
 
 
+class AdoptSpec(Spec):
+    """What of machines you have stays yours. What is kept is neither set, nor watched, nor verified.
+
+    What was replaced before something is kept here stays as it is then.
+    """
+
+    what: ClassVar = "what a provider adopts"
+    hostname: Literal["set", "keep"] = "set"
+    """The name that the machine has of itself."""
+    hosts_file: Literal["replace", "managed_block"] = "replace"
+    """`/etc/hosts`; `managed_block` writes a block at its end and leaves the rest, byte for byte."""
+    time_servers: Literal["replace", "keep"] = "replace"
+    """What sets the clock, and whom that asks. Kept, no control node of the region serves time."""
+    timezone: Literal["set", "keep"] = "set"
+    """The machine's time zone."""
+    locale: Literal["set", "keep"] = "set"
+    """The language of logins."""
+    passwords: Literal["refuse", "keep"] = "refuse"
+    """Logins by password; kept, they and root's login are as sshd's other files have them."""
+    unattended_upgrades: Literal["set", "keep"] = "set"
+    """Updates that install themselves. Kept, GPU driver and kernel are held back by nothing of ours."""
+
+
 class ExistingProvider(ProviderTraits, Spec):
     """Machines you already have, reached by SSH: configured, never created and never deleted."""
 
@@ -107,6 +130,8 @@ class ExistingProvider(ProviderTraits, Spec):
 
     A machine's certificate has to name its address.
     """
+    adopt: AdoptSpec = AdoptSpec()
+    """What of the machines stays as it is; unset means that roles set all they know."""
     gateway_address: Address | None = None
     """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
 
@@ -202,6 +227,11 @@ class RegionSpec(Spec):
     """The network between the region's fabric NICs."""
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
+
+    @property
+    def adopt(self) -> AdoptSpec:
+        """What of its nodes stays as it is: nothing where they are made."""
+        return self.provider.adopt if isinstance(self.provider, ExistingProvider) else AdoptSpec()
 
     def shared_gateway_address(self) -> IPv4Address | None:
         """The address that the region's gateways share, where there are several; one of them holds it.

@@ -199,7 +199,7 @@ def _files(
 ) -> Iterator[Finding]:
     """What roles would write over; a role with a look of its own refuses instead, and says so itself."""
     refusing = {role for look in looks.values() for role in look.programs(contract, host)}
-    judged = {path for look in looks.values() for path in look.texts}
+    judged = {path for look in looks.values() for path in (*look.texts, *look.kept(contract, host))}
     advice = {path: text for look in looks.values() for path, text in look.replaced.items()}
     for role in roles:
         for path in sorted(written_by(role).files - judged):

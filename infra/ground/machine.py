@@ -62,9 +62,9 @@ def fine(about: str, says: str) -> Finding:
     return Finding(Grade.FINE, about, says)
 
 
-def adopted(about: str, says: str) -> Finding:
+def adopted(about: str, says: str, own: str = "") -> Finding:
     """It is somebody's, and stays."""
-    return Finding(Grade.ADOPTED, about, says)
+    return Finding(Grade.ADOPTED, about, says, own=own)
 
 
 def in_the_way(about: str, says: str, do: str, own: str = "") -> Finding:
@@ -197,6 +197,10 @@ def _no_program(_contract: Contract, _host: str) -> Mapping[str, Program]:
     return {}
 
 
+def _nothing(_contract: Contract, _host: str) -> Iterable[str]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Look:
     """What a capability looks for on a machine that takes one of its roles."""
@@ -214,3 +218,5 @@ class Look:
     """Endpoint → programs that may have its port: the role takes them over."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """File that a role writes → how what it says now is kept."""
+    kept: Callable[[Contract, str], Iterable[str]] = _nothing
+    """Files that a role writes elsewhere, and not on this machine."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.causeway_block import without_block
 from ansible.module_utils.causeway_node import PART, Steps, make_room, move, replace, setting_path
 from ansible.module_utils.causeway_packages import NO_DATA, Packages
 from ansible.module_utils.causeway_prior import (
@@ -268,6 +269,7 @@ class Undo(Steps):
 
     def give_back_paths(self) -> None:
         """Files, links and directories, what is below first."""
+        self.take_blocks_out()
         things = sorted(self.known(*PATHS), key=lambda pair: str(pair[0]["key"]), reverse=True)
         for thing, prior in things:
             self.give_back(thing["key"], prior)
@@ -275,6 +277,20 @@ class Undo(Steps):
         for thing, prior in things:
             if prior.path(thing["key"]) is None:
                 self.take_parents(thing["key"], prior)
+
+    def take_blocks_out(self) -> None:
+        """Blocks in files that are somebody's; a file goes that was not there and holds nothing else."""
+        for thing, prior in self.known("managed_block"):
+            path = thing["key"]
+            text = Path(path).read_bytes() if os.path.isfile(path) else b""
+            rest = without_block(text)
+            if rest != text:
+                self.change(
+                    f"{path} without the block",
+                    lambda path=path, rest=rest: replace(Path(os.path.realpath(path)), rest),
+                )
+            if text and not rest and prior.path(path) is None:
+                self.take_away(path)
 
     def give_back(self, path: str, prior: Prior) -> None:
         """One path, as it was."""

@@ -29,6 +29,7 @@ NO_ROOT = """
 mv /root/.ssh /home/admin/ && chown --recursive admin: /home/admin/.ssh
 """
 """From here on nobody comes in as root."""
+THEIRS = "192.0.2.9 db.office"
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,7 @@ def machines(checkout: Checkout) -> Iterator[Machines]:
     with standing(checkout, {"machine": 2}) as made:
         for name in NAMES:
             made.on(name, "sh", "-ec", ADMIN)
+            made.on(name, "sh", "-c", f"printf '%s' '{THEIRS}' >>/etc/hosts")  # and no newline after it
         yield made
 
 
@@ -52,7 +54,8 @@ def pictures(machines: Machines) -> dict[str, set[str]]:
 def declaration(checkout: Checkout, machines: Machines, **host_keys: str) -> dict[str, Any]:
     """A region of both machines; by its name, a machine may be declared with another host key."""
     pool = machines.pool("control", *NAMES, **host_keys)
-    return {"name": "mine", "regions": [machines.region("hall", checkout.cidr(0), pool)]}
+    region = machines.region("hall", checkout.cidr(0), pool, adopt={"hosts_file": "managed_block"})
+    return {"name": "mine", "regions": [region]}
 
 
 def test_a_machine_with_another_host_key_is_refused_and_named(
@@ -84,7 +87,8 @@ def test_with_the_right_keys_both_are_configured_and_proven(checkout: Checkout, 
 def all_is_fine(checkout: Checkout) -> None:
     """What stands there is ours, and in nobody's way."""
     said = checkout.run("exec", "causeway", "doctor", checkout.stack)
-    assert "2 machines: 0 impossible, 0 in the way, 0 adopted, 2 fine" in said
+    assert "2 machines: 0 impossible, 0 in the way, 2 adopted, 0 fine" in said
+    assert f"entries of somebody's stay in /etc/hosts: {THEIRS}" in said
 
 
 LETS_IN_AND_IS_SILENT = "/etc/ssh/sshd_config.d/00-silent.conf"
@@ -129,12 +133,16 @@ def test_a_user_with_sudo_configures_scans_repairs_and_proves(checkout: Checkout
     scan = ["exec", "causeway", "drift", checkout.stack]
     assert "2 clean" in checkout.run(*scan)
     machines.on(NAMES[1], "sh", "-c", "chmod 0600 /etc/chrony/chrony.conf && systemctl stop chrony")
-    machines.on(NAMES[1], "sh", "-c", "echo '# changed' >> /etc/hosts")
+    machines.on(NAMES[1], "sh", "-c", r"sed -i '/hall-control-0$/d; $a # their own' /etc/hosts")
     found = checkout.run(*scan, expect=3)
-    assert "file /etc/hosts: its content differs" in found
+    assert re.search(r"managed_block /etc/hosts: missing: \S+ hall-control-0\n", found)
     assert "mode is 0600, expected 0644" in found
     checkout.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
     assert "2 clean" in checkout.run(*scan)
+    hosts = machines.on(NAMES[1], "cat", "/etc/hosts")
+    assert {THEIRS, "# their own"} < set(hosts.splitlines()), "what is theirs is no difference, and stays"
+    assert machines.on(NAMES[1], "getent", "hosts", "hall-control-0").split()[1] == "hall-control-0"
+    machines.on(NAMES[1], "sed", "-i", "/# their own/d", "/etc/hosts")
 
 
 def test_down_leaves_the_machines_as_they_are(checkout: Checkout, machines: Machines) -> None:

@@ -196,6 +196,51 @@ def test_what_is_ours_or_came_with_the_system_is_in_nobodys_way(changes: dict[st
     assert [one for one in found(**changes) if one.grade != Grade.FINE] == []
 
 
+def keeping(**how: str) -> Declared:
+    regions = [dict(region) for region in load_spec(GATEWAYS).model_dump(mode="json")["regions"]]
+    for region in regions:
+        region["provider"]["adopt"] = how
+    return declared(regions=regions)
+
+
+NTPSEC = {"ntpsec.service": {"active": True, "enabled": True, "ours": False}}
+THEIRS = {"files": {"/etc/hosts": "theirs"}, "lines": {"/etc/hosts": ["192.0.2.7 db"]}}
+KEPT: list[tuple[dict[str, str], str, dict[str, Any]]] = [
+    ({"hostname": "keep"}, "host name: it keeps the one it has: db1",
+     {"hostname": "db1", "keeps_name": True}),
+    ({"hosts_file": "managed_block"},
+     "hosts file: entries of somebody's stay in /etc/hosts: 192.0.2.7 db", THEIRS),
+    ({"time_servers": "keep"}, "time: ntpsec stays as it is",
+     {"units": NTPSEC, "files": {"/etc/chrony/chrony.conf": "theirs", "/etc/default/chrony": "theirs"}}),
+    ({"timezone": "keep"}, "place: the time zone stays Asia/Tokyo", {"zone": "Asia/Tokyo"}),
+    ({"locale": "keep"}, "place: /etc/default/locale stays as it is",
+     {"files": {"/etc/default/locale": "theirs"}, "lines": {"/etc/default/locale": ["LANG=de_DE.UTF-8"]}}),
+    ({"passwords": "keep"}, "logins: by password stay as sshd's other files have them", {}),
+    ({"unattended_upgrades": "keep"}, "updates: unattended upgrades stay as they are", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "said", "changes"), KEPT, ids=[next(iter(how)) for how, _, _ in KEPT])
+def test_what_is_kept_is_adopted_and_in_nobodys_way(
+    how: dict[str, str], said: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said not in told(Grade.ADOPTED, **changes)
+    assert not changes or told(Grade.IN_THE_WAY, **changes)
+    monkeypatch.setattr("tests.unit.test_doctor.STACK", keeping(**how))
+    assert said in told(Grade.ADOPTED, **changes)
+    assert told(Grade.IN_THE_WAY, **changes) == []
+
+
+def test_what_would_not_work_with_what_is_kept_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "tests.unit.test_doctor.STACK", keeping(hosts_file="managed_block", time_servers="keep")
+    )
+    wrong = {"/etc/hosts": ["10.1.0.99 tokyo-edge-0"]}
+    said = told(Grade.IN_THE_WAY, files={"/etc/hosts": "theirs"}, lines=wrong)
+    assert "other addresses of nodes before the block says theirs: 10.1.0.99 tokyo-edge-0" in said[0]
+    assert said[1] == "time: nothing is seen to set the clock, and nothing of ours will"
+
+
 def test_a_gateways_own_look_answers_for_its_files() -> None:
     files = {"files": {"/etc/frr/frr.conf": "theirs", "/etc/keepalived/keepalived.conf": "theirs"}}
     changes = {"hostname": "tokyo-edge-0", "interfaces": {"eth0": ["10.1.0.12/24"]}, **files}

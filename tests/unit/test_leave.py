@@ -133,6 +133,24 @@ def test_a_file_that_was_there_comes_back_with_its_mode(node: Node) -> None:
     assert not (node.folder / "aside").exists()
 
 
+@pytest.mark.parametrize("there", [b"192.0.2.7 db\n# no end", None])
+def test_a_block_goes_and_takes_nothing_along(node: Node, there: bytes | None) -> None:
+    with_block = import_module("ansible.module_utils.causeway_block").with_block
+    file = node.etc / "hosts"
+    if there is not None:
+        file.write_bytes(there)
+    was = tree(node.etc)
+    node.look("ours")
+    file.write_bytes(with_block(there or b"", [b"10.0.0.1 a"]))
+    node.leave({"kind": "managed_block", "key": str(file)})
+    assert tree(node.etc) == was
+    file.write_bytes(with_block(there or b"", [b"10.0.0.1 a"]) + b"192.0.2.8 later\n")
+    node.look("ours")
+    node.leave({"kind": "managed_block", "key": str(file)})
+    assert file.read_bytes().endswith(b"192.0.2.8 later\n")
+    assert b"10.0.0.1" not in file.read_bytes()
+
+
 def test_what_somebody_has_changed_since_is_kept_aside(node: Node) -> None:
     file = node.etc / "ours.conf"
     node.look("ours")

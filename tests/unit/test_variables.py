@@ -39,6 +39,22 @@ def test_regions_get_their_place_in_the_world(contract: Contract) -> None:
     assert tokyo["base_ntp_region_servers"] == [str(contract.hosts["tokyo-control-0"].address)]
 
 
+def test_what_is_kept_is_told_to_the_role_and_nobody_keeps_time_for_others(contract: Contract) -> None:
+    assert not [name for name in role_variables(contract)["region_tokyo"] if name.startswith("base_adopt")]
+    adopting = contract_of(load_spec(GOOD / "existing-adopted.yaml"))
+    munich = role_variables(adopting)["region_munich"]
+    assert {name: how for name, how in munich.items() if name.startswith("base_adopt")} == {
+        "base_adopt_hostname": "keep",
+        "base_adopt_hosts_file": "managed_block",
+        "base_adopt_time_servers": "keep",
+        "base_adopt_passwords": "keep",
+    }
+    assert munich["base_ntp_region_servers"] == []
+    spec = load_spec(GOOD / "existing-adopted.yaml")
+    assert "ntp" not in {one.name for one in make_plan(spec).endpoints}
+    assert "ntp" in {one.name for one in make_plan(load_spec(GOOD / "existing-names.yaml")).endpoints}
+
+
 def test_routes_lead_to_the_other_region_only(contract: Contract) -> None:
     variables = role_variables(contract)
     settings = {"congestion_control": "bbr", "mtu_bytes": 1500}

@@ -24,11 +24,14 @@ class Base(Capability[BaseSection]):
         """The first control nodes of each region keep its time."""
         regions = {}
         for region in spec.regions:
-            control = [node.name for node in planned.region_nodes(region.name) if node.role == "control"]
+            keepers = region.adopt.time_servers == "replace"
+            nodes = planned.region_nodes(region.name) if keepers else ()
+            control = [node.name for node in nodes if node.role == "control"]
             regions[region.name] = BaseRegion(
                 timezone=region.timezone,
                 locale=region.locale,
                 time_servers=tuple(sorted(control, key=natural)[:MAX_TIME_SERVERS]),
+                adopt=region.adopt,
             )
         shm = {
             pool_key(region.name, pool.name): pool.shm_gib
@@ -51,7 +54,7 @@ class Base(Capability[BaseSection]):
         ntp = Endpoint(
             "ntp", HostSet(hosts=keepers), (Ports.one(NTP_PORT),), "management", ("udp",), check="ntp"
         )
-        return (*ssh, ntp)
+        return (*ssh, ntp) if keepers else tuple(ssh)
 
 
 CAPABILITY = Base()

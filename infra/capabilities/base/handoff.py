@@ -4,6 +4,7 @@ from typing import Any
 
 from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.section import DiscoverySection
+from infra.declaration.region import AdoptSpec
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE
@@ -17,6 +18,8 @@ def _addresses(contract: Contract) -> dict[str, str] | None:
     return {name: str(host.address) for name, host in contract.hosts.items()}
 
 
+ALL = AdoptSpec()
+"""As the role's own defaults have it."""
 ROLES = (Role("base", lambda _contract: EVERYONE, reads=_addresses),)
 
 
@@ -37,6 +40,7 @@ def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, An
         "base_ntp_region_servers": [str(contract.hosts[host].address) for host in region.time_servers],
         "base_ntp_allow": [str(contract.regions[name].cidr)],
     }
+    variables |= {f"base_adopt_{what}": how for what, how in region.adopt if how != getattr(ALL, what)}
     if contract.section(DiscoverySection):
         # The discovery knows all others. These stay known without it: its servers, who keeps the time.
         variables["base_hosts_entries"] = _control_nodes(name, contract)

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+from infra.declaration.region import AdoptSpec
 from infra.ground.contract import Part, Section
 
 
@@ -11,7 +12,8 @@ class BaseRegion(Part):
     timezone: str
     locale: str
     time_servers: tuple[str, ...]
-    """Hosts that keep the region's time together."""
+    """Hosts that keep the region's time together; none where the machines' own time servers are kept."""
+    adopt: AdoptSpec = AdoptSpec()
 
 
 class BaseSection(Section):

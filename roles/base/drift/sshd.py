@@ -9,10 +9,24 @@ from infra.drift.kinds.effective import files_below, lines_of, program, settings
 from infra.drift.looks import Look
 from infra.drift.node import bytes_of
 
+SSHD_OWN = "/etc/ssh/sshd_config.d/00-causeway.conf"
+SSHD_PASSWORDS = ("passwordauthentication", "kbdinteractiveauthentication", "permitrootlogin")
+"""Of what the role's own file says nothing where logins by password are kept as they are."""
+
 
 def look_at_sshd(node: Look, key: str, how: How) -> Found:
     """What sshd makes of its files."""
-    return settings_of(node, how, sshd_files(node, how))
+    files = sshd_files(node, how)
+    found = settings_of(node, how, files)
+    own = bytes_of(SSHD_OWN).lower() if SSHD_OWN in files else b"passwordauthentication"
+    if b"passwordauthentication" in own:
+        return found
+    return {
+        what: [line for line in value if not line.rpartition(": ")[2].lower().startswith(SSHD_PASSWORDS)]
+        if what in ("output", "lines")
+        else value
+        for what, value in found.items()
+    }
 
 
 def sshd_files(node: Look, how: How) -> dict[str, bytes]:

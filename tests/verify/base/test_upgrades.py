@@ -2,9 +2,10 @@
 
 import re
 
+import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, ask
+from tests.verify.support import Expect, VerdictRecorder, ask
 
 PACKAGES = (
     "nvidia-driver-580",
@@ -29,6 +30,12 @@ patterns = module.apt_pkg.config.value_list("Unattended-Upgrade::Package-Blackli
 kept = [name for name in sys.argv[1:] if module.is_pkgname_in_blacklist(name, patterns)]
 print(json.dumps({"patterns": patterns, "kept": kept}))
 """
+
+
+@pytest.fixture(autouse=True)
+def _set(expect: Expect, verdict: VerdictRecorder) -> None:
+    if expect.base_adopt_unattended_upgrades == "keep":
+        verdict.not_declared("unattended upgrades are kept as they were")
 
 
 def test_the_gpu_stack_is_left_alone(host: Host, expect: Expect) -> None:
