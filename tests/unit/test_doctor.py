@@ -231,6 +231,15 @@ def test_what_is_kept_is_adopted_and_in_nobodys_way(
     assert told(Grade.IN_THE_WAY, **changes) == []
 
 
+def test_a_block_of_ours_makes_no_file_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_doctor.STACK", keeping(hosts_file="managed_block"))
+    block = ["10.1.0.12 tokyo-edge-0", f"{ADDRESS} tokyo-control-0"]
+    for lines, grade in ((block, Grade.FINE), ([*block, "192.0.2.7 db"], Grade.ADOPTED)):
+        judged = found(files={"/etc/hosts": "ours"}, lines={"/etc/hosts": lines})
+        assert [one.grade for one in judged if one.about == "hosts file"] == [grade]
+    assert "/etc/hosts: 192.0.2.7 db" in judged[0].words
+
+
 def test_what_would_not_work_with_what_is_kept_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "tests.unit.test_doctor.STACK", keeping(hosts_file="managed_block", time_servers="keep")

@@ -20,6 +20,7 @@ from infra.drift.findings import explain
 from infra.drift.kinds import KINDS, kind_files, kind_of
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest
 from infra.drift.probe import entries_of, request_of
+from roles.base.drift import sshd
 
 WALL = '''
 """wall: the colour of a wall."""
@@ -320,3 +321,22 @@ def test_no_kind_is_named_by_the_engine_that_belongs_to_one_role() -> None:
     words |= {'"/etc/ssh', '"/etc/apt/apt', '"/etc/chrony'}
     assert [(file.name, word) for file in engine for word in words if word in file.read_text()] == []
     assert {file.parent.name for file in kind_files()} == {"kinds", "drift"}
+
+
+@pytest.mark.parametrize(("own", "kept"), [(b"PasswordAuthentication no\n", False), (b"UseDNS no\n", True)])
+def test_how_one_logs_in_is_looked_at_where_the_role_says_how(
+    monkeypatch: pytest.MonkeyPatch, own: bytes, kept: bool
+) -> None:
+    files = {sshd.SSHD_OWN: own, "/etc/ssh/sshd_config": b""}
+    theirs = ["/etc/ssh/sshd_config: PermitRootLogin yes", "/etc/ssh/sshd_config: Port 22"]
+    found: dict[str, Any] = {
+        "output": ["passwordauthentication yes", "port 22"],
+        "lines": theirs,
+        "_since": 1.0,
+    }
+    monkeypatch.setattr(sshd, "sshd_files", lambda *_: files)
+    monkeypatch.setattr(sshd, "settings_of", lambda *_: found)
+    monkeypatch.setattr(sshd, "bytes_of", lambda path: files[path])
+    looked = sshd.look_at_sshd(None, "sshd -T", {})  # type: ignore[arg-type] # it asks the node nothing
+    short = {"output": found["output"][1:], "lines": theirs[1:], "_since": 1.0}
+    assert looked == (short if kept else found)

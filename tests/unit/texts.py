@@ -31,6 +31,10 @@ MACHINES: dict[str, Any] = {
                 "ssh_key_file": "~/.ssh/id_ed25519",
                 "gateway_address": f"{network}.250",
                 "ssh_host_ca": f"{KEY} the authority",
+                "adopt": {
+                    "hostname": "keep", "hosts_file": "managed_block", "time_servers": "keep",
+                    "timezone": "keep", "locale": "keep", "passwords": "keep", "unattended_upgrades": "keep",
+                },
                 "ssh_jump": [{"address": "bastion.example.org", "ssh_user": "ada", "host_key": f"{KEY} its"}],
             },
             "timezone": "Asia/Tokyo",

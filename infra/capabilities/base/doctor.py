@@ -60,12 +60,15 @@ def _hosts(contract: Contract, host: str, place: BaseRegion, machine: Machine) -
     if machine.keeps_hosts:
         says = f"cloud-init writes {HOSTS} at every boot"
         yield in_the_way("hosts file", says, CLOUD_HOSTS)
-    if machine.files.get(HOSTS) == "ours":
+    block = place.adopt.hosts_file == "managed_block"
+    if machine.files.get(HOSTS) == "ours" and not block:
         yield fine("hosts file", "ours")
         return
     own = {one.ip for held in machine.interfaces.values() for one in held} | {contract.hosts[host].address}
     foreign = [line for line in machine.lines.get(HOSTS, ()) if _is_somebodys(line, own, machine.hostname)]
-    if foreign and place.adopt.hosts_file == "managed_block":
+    if block:
+        foreign = [line for line in foreign if not _is_of_the_block(line, contract)]
+    if foreign and block:
         yield adopted("hosts file", f"entries of somebody's stay in {HOSTS}", some(foreign, 2))
         if wrong := [line for line in foreign if _contradicts(line, contract)]:
             says = f"{HOSTS} says other addresses of nodes before the block says theirs"
@@ -75,6 +78,12 @@ def _hosts(contract: Contract, host: str, place: BaseRegion, machine: Machine) -
         yield in_the_way("hosts file", says, "name them in base_hosts_entries", some(foreign, 2))
     else:
         yield fine("hosts file", "says nothing that is not known")
+
+
+def _is_of_the_block(line: str, contract: Contract) -> bool:
+    """Whether a line is one that the block has, by us or somebody."""
+    address, *names = line.split()
+    return all(name in contract.hosts and str(contract.hosts[name].address) == address for name in names)
 
 
 def _contradicts(line: str, contract: Contract) -> bool:
