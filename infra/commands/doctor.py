@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     for warning in warnings:
         print(warning, file=sys.stderr)
     declared = Declared(declaration.spec, stack)
-    _make_key(declared)
+    make_key(declared)
     if arguments.ports:
         return _ports(declared, arguments.json)
     hosts = _chosen(declared, arguments.host)
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.OK if all(one.is_well for one in reports) else ExitCode.FAILED
 
 
-def _make_key(declared: Declared) -> None:
+def make_key(declared: Declared) -> None:
     """The stack's own key, where a machine needs it and no `up` has begun: it can be handed out before.
 
     `up` then takes it over. Where the stack's file has Pulumi's salt, the state may have another key.
@@ -104,7 +104,7 @@ def look_before(spec: ClusterSpec, stack: str) -> None:
     CausewayError where something cannot work; a machine that does not answer stops no other.
     """
     declared = Declared(spec, stack)
-    _make_key(declared)
+    make_key(declared)
     new = declared.new_to_a_role()
     if not new:
         return

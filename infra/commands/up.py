@@ -18,6 +18,7 @@ from infra.capabilities.wan.section import WanSection
 from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before
+from infra.commands.rehearsal import rehearse
 from infra.components import kept
 from infra.components.departures import forget_gone
 from infra.errors import CausewayError, ExitCode
@@ -36,6 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="measure the WAN links at the end (default: only where all nodes are made here)",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show what would change on machines that are there, as diffs",
+    )
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -47,6 +53,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         print(warning, file=sys.stderr)
     if missing := check_given(declaration.spec, declaration.config, stack, declaration.source):
         raise DeclarationError(missing)
+    if arguments.dry_run:
+        rehearse(declaration.spec, stack)
+        return ExitCode.OK
     with only_one(stack):
         kept.put_back(stack)
         look_before(declaration.spec, stack)

@@ -24,6 +24,7 @@ SAYS_NOTHING = (
 )
 """Beginnings of messages whose cause is in the output."""
 
+CHANGED = "\nchanged: ["
 _DONE = ("runner_on_ok", "runner_on_skipped", "runner_on_failed", "runner_on_unreachable")
 _TASK_STARTS = ("playbook_on_task_start", "playbook_on_handler_task_start")
 
@@ -68,6 +69,8 @@ class Tracker:
     log_dir: Path
     on_progress: Callable[[Progress], None]
     clock: Callable[[], float] = time.monotonic
+    on_change: Callable[[str, str, Event], None] | None = None
+    """Called with host, task and result of every task that changed something, would do so, or failed."""
     hosts: dict[str, HostResult] | None = None
     """Every host's result, once Ansible has counted; None when it never came to that."""
     _failures: dict[str, HostResult] = field(default_factory=dict)
@@ -97,6 +100,7 @@ class Tracker:
             self._changed = True
         elif kind in _DONE and "host" in data:
             self._take(kind, data)
+            self._tell_change(kind, data, f"\n{event.get('stdout')}")
         elif kind == "playbook_on_stats":
             self._count(data)
             self._tell()
@@ -118,6 +122,14 @@ class Tracker:
             self._failures[host] = self._failure("unreachable", host, data)
         elif kind == "runner_on_failed" and not data.get("ignore_errors"):
             self._failures[host] = self._failure("failed", host, data)
+
+    def _tell_change(self, kind: str, data: Event, printed: str) -> None:
+        """Of a result that is `no_log` only what was printed says whether anything changed."""
+        result = data.get("res") or {}
+        changed = result.get("changed") or ("censored" in result and CHANGED in printed)
+        if self.on_change and (kind == "runner_on_failed" or (kind == "runner_on_ok" and changed)):
+            told = {**result, "failed": kind == "runner_on_failed"}
+            self.on_change(str(data["host"]), _task_name(data), told)
 
     def _failure(self, state: HostState, host: str, data: Event) -> HostResult:
         task, result = _task_name(data), data.get("res") or {}

@@ -77,23 +77,28 @@ def run_playbook(
     extra_vars: Mapping[str, Any] | None = None,
     forks: int = 25,
     inventory: Path | None = None,
+    rehearsal: Callable[[str, str, Mapping[str, Any]], None] | None = None,
 ) -> RunResult:
     """Run `playbook` (relative to the checkout) on a stack's hosts, or on those that `limit` names.
 
     One failed host does not stop the others. `run_dir` keeps the last ten runs under `artifacts/`.
     `inventory` defaults to `inventories/<stack>`; `tags` are options such as `--tags` with their names. No
-    string of `extra_vars` is taken for a template. Raises CausewayError for what no host is to blame
-    for: a playbook that does not parse, an inventory that is not there, no host matched, an interrupt.
+    string of `extra_vars` is taken for a template. With `rehearsal` nothing is changed, and no failure
+    ends anything: it is told host, task and result of what would change or fails, and `limit` names hosts of
+    `inventory` alone. Raises CausewayError for what no host is to blame for: a playbook that does not parse,
+    an inventory that is not there, no host matched, an interrupt.
     """
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)
     started = time.monotonic()
     artifacts = run_dir.absolute() / "artifacts" / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
-    tracker = Tracker(_targets(stack, limit), artifacts / "hosts", on_progress)
+    targets = set(limit or ()) if rehearsal else _targets(stack, limit)
+    tracker = Tracker(targets, artifacts / "hosts", on_progress, on_change=rehearsal)
     tracker.log_dir.mkdir(mode=0o700, parents=True)
     settings = _settings(playbook, inventory, artifacts, forks)
     with _private_folder() as private, _interrupt() as interrupted:
-        settings["cmdline"] = shlex.join([*_arguments(private, limit, extra_vars), *_tags(tags or {})])
+        words = [*_arguments(private, limit, extra_vars), *_tags(tags or {})]
+        settings["cmdline"] = shlex.join([*words, *(("--check", "--diff") if rehearsal else ())])
         rc = _execute(settings, tracker, interrupted, private)
     log = artifacts / "stdout"
     if interrupted.is_set():
@@ -109,7 +114,7 @@ def _execute(settings: dict[str, Any], tracker: Tracker, interrupted: threading.
     try:
         runner = ansible_runner.interface.init_runner(
             **settings,
-            envvars=_environment(private),
+            envvars=_environment(private) | ({"CAUSEWAY_REHEARSAL": "1"} if tracker.on_change else {}),
             event_handler=tracker.handle,
             status_handler=_forget_environment,
             cancel_callback=lambda: _poll(tracker, interrupted, private),

@@ -58,6 +58,26 @@ def declaration(checkout: Checkout, machines: Machines, **host_keys: str) -> dic
     return {"name": "mine", "regions": [region]}
 
 
+def test_a_dry_run_shows_what_would_change_and_writes_nothing(
+    checkout: Checkout, machines: Machines, before: dict[str, set[str]]
+) -> None:
+    checkout.declare(declaration(checkout, machines, machine_1=OTHER_KEY))
+    printed = checkout.run("up", checkout.stack, "--dry-run")
+    assert re.search(r"left out: hall-control-1: .*host key", printed, re.IGNORECASE)
+    assert "1 machines were asked, 1 would change; nothing was written there" in printed
+    assert re.search(r" +--- /etc/hosts\n(.*\n)+? +\+\S+ hall-control-0\n", printed)
+    hardened = r"base: Harden sshd: hall-control-0\n(  .*\n)+?  \+PasswordAuthentication no\n"
+    assert re.search(hardened, printed)
+    assert "not told: base: Run chrony: hall-control-0: " in printed, (
+        "it is not installed, and the rest goes on"
+    )
+    assert "drift_watch: " in printed
+    assert not (checkout.files / "contract.json").exists()
+    after = pictures(machines)
+    for name in NAMES:
+        assert not before[name] ^ after[name], "\n".join(sorted(before[name] ^ after[name]))
+
+
 def test_a_machine_with_another_host_key_is_refused_and_named(
     checkout: Checkout, machines: Machines, before: dict[str, set[str]]
 ) -> None:

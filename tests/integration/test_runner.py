@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,13 @@ class Runner:
     inventory: Path
     told: list[Progress] = field(default_factory=list)
 
-    def __call__(self, playbook: str, *limit: str, extra_vars: Mapping[str, Any] | None = None) -> RunResult:
+    def __call__(
+        self,
+        playbook: str,
+        *limit: str,
+        extra_vars: Mapping[str, Any] | None = None,
+        rehearsal: Callable[[str, str, Mapping[str, Any]], None] | None = None,
+    ) -> RunResult:
         file = self.folder / "playbook.yml"
         file.write_text(playbook)
         return run_playbook(
@@ -94,6 +100,7 @@ class Runner:
             run_dir=self.folder / "run",
             on_progress=self.told.append,
             extra_vars=extra_vars,
+            rehearsal=rehearsal,
         )
 
     def left_behind(self) -> str:
@@ -329,3 +336,33 @@ def wait_until(condition: Any, limit_s: float = PATIENCE_S) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not so within {limit_s} s"
         time.sleep(0.1)
+
+
+REHEARSED = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - {ansible.builtin.copy: {dest: /etc/told, content: "so\\n", mode: "0644"}}
+    - {ansible.builtin.command: "false", check_mode: false, name: fails}
+    - name: secret
+      ansible.builtin.copy: {dest: /etc/kept, content: "{{ secret }}", mode: "0600"}
+      no_log: true
+    - {ansible.builtin.command: "test -e /etc/told", check_mode: false, changed_when: false, name: looks}
+"""
+
+
+def test_a_rehearsal_changes_nothing_goes_on_and_shows_no_secret(runner: Runner) -> None:
+    told: list[tuple[str, str, Mapping[str, Any]]] = []
+    result = runner(
+        REHEARSED, "a", extra_vars={"secret": SECRET}, rehearsal=lambda *change: told.append(change)
+    )
+    assert {host.state for host in result.hosts.values()} == {"ok"}
+    assert [(host, task, found["failed"]) for host, task, found in told] == [
+        ("a", "ansible.builtin.copy", False),
+        ("a", "fails", True),
+        ("a", "secret", False),
+        ("a", "looks", True),
+    ]
+    assert told[0][2]["diff"][0]["after"] == "so\n"
+    assert SECRET not in json.dumps(told)
+    assert SECRET not in runner.left_behind()
