@@ -79,7 +79,8 @@ def rehearse(spec: ClusterSpec, stack: str) -> None:
         left_out |= {host: _ended(result, host) for host in result.failed}
     for line in changes.lines():
         print(line)
-    print(f"{len(hosts)} machines were asked, {len(changes.hosts())} would change; nothing was written there")
+    asked, changing = len(hosts), len(changes.hosts())
+    print(f"machines asked: {asked}, of which would change: {changing}; nothing was written there")
     for host, why in left_out.items():
         print(f"left out: {host}: {shown(why)}")
 

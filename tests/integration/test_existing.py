@@ -64,7 +64,7 @@ def test_a_dry_run_shows_what_would_change_and_writes_nothing(
     checkout.declare(declaration(checkout, machines, machine_1=OTHER_KEY))
     printed = checkout.run("up", checkout.stack, "--dry-run")
     assert re.search(r"left out: hall-control-1: .*host key", printed, re.IGNORECASE)
-    assert "1 machines were asked, 1 would change; nothing was written there" in printed
+    assert "machines asked: 1, of which would change: 1; nothing was written there" in printed
     assert re.search(r" +--- /etc/hosts\n(.*\n)+? +\+\S+ hall-control-0\n", printed)
     hardened = r"base: Harden sshd: hall-control-0\n(  .*\n)+?  \+PasswordAuthentication no\n"
     assert re.search(hardened, printed)
