@@ -30,12 +30,14 @@ HEARERS = {"tokyo": "tokyo-gpu-0", "shanghai": "shanghai-control-0"}
 """Region → the node with a receiver of its alerts, and of all others'."""
 SERVERS = {"tokyo": "tokyo-control-0", "shanghai": "shanghai-control-0"}
 HEARER = """
-import http.server
+import http.server, os
 class Hearer(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
-        with open("/run/heard", "ab") as file:
-            file.write(self.rfile.read(int(self.headers["Content-Length"])) + b"\\n")
-        self.send_response(200)
+        said, refused = self.rfile.read(int(self.headers["Content-Length"])), os.path.exists("/run/refuse")
+        if not refused:
+            with open("/run/heard", "ab") as file:
+                file.write(said + b"\\n")
+        self.send_response(403 if refused else 200)
         self.end_headers()
 http.server.ThreadingHTTPServer(("0.0.0.0", 8099), Hearer).serve_forever()
 """
@@ -74,6 +76,27 @@ def answer(words):
         return json.load(error)  # what is wrong with the query
 print(json.dumps([answer(words) for words in several]))
 """
+IMPOSTOR = """
+import http.server, ssl, sys, time
+address, says = sys.argv[1:]
+pages = {"a web page": b"<html>\\n", "half a page": b"first 1\\nsecond 2\\n<html>\\n", "zeros": bytes(4096)}
+class Impostor(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        if says == "nothing":
+            time.sleep(3600)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.end_headers()
+        self.wfile.write(pages[says])
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+context.load_cert_chain(*(f"/etc/prometheus/tls/prometheus-node-exporter{end}.pem" for end in ("", "-key")))
+server = http.server.ThreadingHTTPServer((address, 9100), Impostor)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+"""Answers in the exporter's place, by its certificate: some page, or nothing, ever."""
+DATA = "/var/lib/prometheus/metrics2"
+INTERVAL_S = 5
 ARRIVES_S = 120
 """A look, an evaluation, the wait for alerts that belong together; twice that on a busy machine."""
 RESOLVES_S = 240
@@ -88,7 +111,7 @@ def declaration(checkout: Checkout) -> dict[str, Any]:
     ]
     monitoring = {
         "kind": "prometheus",
-        "interval_s": 5,
+        "interval_s": INTERVAL_S,
         "retention": {"time_days": 1},
         "global_region": "tokyo",
         "receivers": receivers,
@@ -116,17 +139,34 @@ def stack(checkout: Checkout) -> Checkout:
     printed = checkout.up()
     assert re.search(r"checks: [1-9]\d* effective.*\b0 failed, 0 unreachable", printed)
     for node in HEARERS.values():
-        checkout.on_node(node, "sh", "-c", 'printf %s "$1" > /run/hearer.py', "write", HEARER)
-        checkout.on_node(node, "systemd-run", "--unit=hearer", "python3", "/run/hearer.py")
+        run(checkout, node, "hearer", HEARER)
     return checkout
 
 
-def ask(stack: Checkout, region: str, texts: Sequence[str]) -> list[dict[str, Any]]:
+def run(stack: Checkout, node: str, unit: str, program: str, *words: str) -> None:
+    """Have a program of ours run in a node, as a unit."""
+    stack.on_node(node, "sh", "-c", f'printf %s "$1" > /run/{unit}.py', "write", program)
+    stack.on_node(node, "systemd-run", f"--unit={unit}", "python3", f"/run/{unit}.py", *words)
+
+
+def ask(
+    stack: Checkout, region: str, texts: Sequence[str], path: str = "/api/v1/query"
+) -> list[dict[str, Any]]:
     """What a region's server answers to queries of an instant, asked on its own node."""
     node, several = SERVERS[region], json.dumps([{"query": text} for text in texts])
-    where = (stack.address(node), "9090", "/api/v1/query")
+    where = (stack.address(node), "9090", path)
     found: list[dict[str, Any]] = json.loads(stack.on_node(node, "python3", "-c", ASK, *where, several))
     return found
+
+
+def named(stack: Checkout, region: str) -> set[tuple[str, str]]:
+    """(alert, instance) of all that a region's server has on its mind, also those whose time has not come.
+
+    It is not asked for the series ALERTS: one that cannot write has none.
+    """
+    (answer,) = ask(stack, region, [""], "/api/v1/alerts")
+    labels = [alert["labels"] for alert in answer["data"]["alerts"]]
+    return {(one["alertname"], one.get("instance", "")) for one in labels}
 
 
 def query(stack: Checkout, region: str, text: str) -> list[dict[str, Any]]:
@@ -236,18 +276,35 @@ def test_a_nodes_own_key_opens_no_other_node(stack: Checkout) -> None:
         assert stack.on_node("tokyo-gpu-0", "sh", "-c", asked) == ""
 
 
-def test_an_alert_reaches_its_receivers_and_resolves(stack: Checkout) -> None:
-    for region in SERVERS:
-        provoke(stack, region, 1)
-    wanted = {(at, region) for at in HEARERS for region in SERVERS}
+def test_a_receiver_that_refuses_is_named_in_every_region(stack: Checkout) -> None:
+    stack.on_node(HEARERS["tokyo"], "touch", "/run/refuse")
+    try:
+        for region in SERVERS:
+            provoke(stack, region, 1)
+        for region, server in SERVERS.items():
+            wait_for(
+                lambda region=region, server=server: ("NotificationsFail", server) in named(stack, region),  # type: ignore[misc] # bound now
+                f"{region} to say that it does not get its messages out",
+                ARRIVES_S,
+            )
+        told = {about for alert, about, _ in heard(stack, "shanghai") if alert == "Provoked"}
+        assert told == set(SERVERS), "the other receiver is told"
+        assert "Provoked" not in {alert for alert, *_ in heard(stack, "tokyo")}
+    finally:
+        stack.on_node(HEARERS["tokyo"], "rm", "/run/refuse")
 
-    def told(status: str) -> set[tuple[str, str]]:
-        return {(at, about) for at, about in wanted if ("Provoked", about, status) in heard(stack, at)}
 
-    wait_for(lambda: told("firing") == wanted, "each region's alert to be told to both", ARRIVES_S)
-    for region in SERVERS:
-        provoke(stack, region, 0)
-    wait_for(lambda: told("resolved") == wanted, "each to be told that it is over", RESOLVES_S)
+@pytest.fixture(scope="module")
+def no_alertmanager(stack: Checkout) -> None:
+    """Shanghai's is stopped; the test of what the other region knows of it starts it again."""
+    stack.on_node(SERVERS["shanghai"], "systemctl", "stop", "prometheus-alertmanager")
+
+
+@pytest.mark.usefixtures("no_alertmanager")
+def test_an_alertmanager_that_is_gone_is_named_by_its_prometheus(stack: Checkout) -> None:
+    wanted = ("AlertmanagerGone", SERVERS["shanghai"])
+    wait_for(lambda: wanted in named(stack, "shanghai"), "it to be named", ARRIVES_S)
+    assert "AlertmanagerGone" not in {alert for alert, _ in named(stack, "tokyo")}
 
 
 def logged(stack: Checkout, *words: str) -> list[dict[str, str]]:
@@ -289,6 +346,33 @@ def test_a_store_that_is_away_and_a_shipper_that_is_killed_lose_no_line(stack: C
     wait_for(lambda: stack.on_node(SERVERS["tokyo"], "sh", "-c", well) == "OK", "the store to be back")
     wanted = {f"{mark} {number}" for number in range(1, 401)}
     wait_for(lambda: {line["_msg"] for line in logged(stack, f'"{mark}"')} == wanted, "all lines", 120)
+
+
+@pytest.mark.usefixtures("no_alertmanager")
+def test_without_an_alertmanager_its_region_falls_silent_in_the_other(stack: Checkout) -> None:
+    """Its signs of life, one in half a minute, end there: what RegionGone waits five minutes for."""
+    silent = 'time() - causeway_deadman_last_seen_timestamp_seconds{from_region="shanghai"} > 45'
+    try:
+        wait_for(lambda: query(stack, "tokyo", silent), "tokyo to miss a sign", ARRIVES_S)
+        dropped = ("NotificationsDropped", SERVERS["shanghai"])
+        wait_for(lambda: dropped in named(stack, "shanghai"), "shanghai to say that it tells nobody")
+    finally:
+        stack.on_node(SERVERS["shanghai"], "systemctl", "start", "prometheus-alertmanager")
+
+
+def test_an_alert_reaches_its_receivers_and_resolves(stack: Checkout) -> None:
+    """Also the one that refused it at first, and from an Alertmanager that was away."""
+    for region in SERVERS:
+        provoke(stack, region, 1)
+    wanted = {(at, region) for at in HEARERS for region in SERVERS}
+
+    def told(status: str) -> set[tuple[str, str]]:
+        return {(at, about) for at, about in wanted if ("Provoked", about, status) in heard(stack, at)}
+
+    wait_for(lambda: told("firing") == wanted, "each region's alert to be told to both", ARRIVES_S)
+    for region in SERVERS:
+        provoke(stack, region, 0)
+    wait_for(lambda: told("resolved") == wanted, "each to be told that it is over", RESOLVES_S)
 
 
 def test_a_nodes_key_for_logs_opens_no_store_and_no_exporter(stack: Checkout) -> None:
@@ -334,9 +418,7 @@ def test_each_region_alerts_by_itself(stack: Checkout, apart: Cut) -> None:
 
 
 @pytest.mark.usefixtures("apart")
-@pytest.mark.parametrize(
-    "service", ["prometheus", "prometheus-alertmanager", "prometheus-node-exporter", "vmagent"]
-)
+@pytest.mark.parametrize("service", ["prometheus-alertmanager", "prometheus-node-exporter", "vmagent"])
 def test_what_is_killed_comes_back_and_goes_on(stack: Checkout, service: str) -> None:
     node = SERVERS["shanghai"]
 
@@ -350,12 +432,71 @@ def test_what_is_killed_comes_back_and_goes_on(stack: Checkout, service: str) ->
     wait_for(lambda: _asked(stack, "shanghai", down) == [], "every target to be seen")
 
 
+@pytest.mark.usefixtures("apart")
+def test_a_server_that_is_killed_while_it_writes_misses_the_outage_alone(stack: Checkout) -> None:
+    node, looks = SERVERS["shanghai"], 'up{job="node-exporter"}'
+    killed = time.time()
+    stack.on_node(node, "sh", "-c", "kill -9 $(systemctl show -P MainPID prometheus)")
+    wait_for(lambda: _asked(stack, "shanghai", looks), "it to answer")
+    back = time.time()
+    wait_for(lambda: seen(stack, "shanghai", looks)[-1] > back + INTERVAL_S, "it to look again")
+    times = [at for at in seen(stack, "shanghai", looks) if at > killed - 60]
+    assert times[0] < killed, "what it had seen before is there"
+    largest = max(later - earlier for earlier, later in pairwise(times))
+    assert largest <= back - killed + 2 * INTERVAL_S
+
+
+def seen(stack: Checkout, region: str, text: str) -> list[float]:
+    """When there was a sample within the last quarter of an hour, in order."""
+    found = query(stack, region, f"{text}[15m]")
+    return sorted(float(at) for one in found for at, _ in one["values"])
+
+
 def _asked(stack: Checkout, region: str, text: str) -> Any:
     """The samples; None while the server starts."""
     try:
         return query(stack, region, text)
     except (CalledProcessError, ValueError):
         return None
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        {
+            ("tokyo", "tokyo-gpu-0"): ("a web page", "NodeGone"),
+            ("tokyo", "tokyo-control-0"): ("half a page", "TargetUnreadable"),
+            ("shanghai", "shanghai-control-0"): ("nothing", "ExporterSilent"),
+        },
+        {("tokyo", "tokyo-gpu-0"): ("zeros", "TargetUnreadable")},
+    ],
+    ids=["down", "empty"],
+)
+def test_targets_that_answer_nonsense_or_never_are_named_and_harm_no_other(
+    stack: Checkout, nonsense: dict[tuple[str, str], tuple[str, str]]
+) -> None:
+    down = 'up{job!="probe"} == 0'
+    try:
+        for (_, node), (says, _) in nonsense.items():
+            stack.on_node(node, "systemctl", "stop", "prometheus-node-exporter")
+            run(stack, node, "impostor", IMPOSTOR, stack.address(node), says)
+        for (region, node), (says, alert) in nonsense.items():
+            wait_for(
+                lambda region=region, wanted=(alert, node): wanted in named(stack, region),  # type: ignore[misc] # bound now
+                f"{node}, which answers {says}, to be named",
+                ARRIVES_S,
+            )
+        for region in SERVERS:
+            found = {(one["metric"]["job"], one["metric"]["instance"]) for one in query(stack, region, down)}
+            wrong = {node for (at, node), (says, _) in nonsense.items() if at == region and says != "zeros"}
+            assert found == {("node-exporter", node) for node in wrong}, "zeros are an empty page"
+    finally:
+        for _, node in nonsense:
+            stack.on_node(node, "systemctl", "stop", "impostor")
+            stack.on_node(node, "systemctl", "start", "prometheus-node-exporter")
+    for region in SERVERS:
+        wait_for(lambda region=region: query(stack, region, down) == [], "all to be seen again")  # type: ignore[misc] # bound now
 
 
 @pytest.mark.usefixtures("apart")
@@ -376,6 +517,47 @@ def test_a_node_that_says_too_much_is_cut_off_and_named(stack: Checkout) -> None
     )
 
 
+@pytest.fixture
+def small_disk(stack: Checkout) -> Iterator[str]:
+    """The global region's server with a disk of 24 MB for its data, the node that it is on."""
+    node = SERVERS["tokyo"]
+    swap = "systemctl stop prometheus; {}; systemctl start prometheus"
+    user = "uid=$(id -u prometheus),gid=$(id -g prometheus)"
+    stack.on_node(node, "sh", "-ec", swap.format(f"mount -t tmpfs -o size=24m,{user} small {DATA}"))
+    yield node
+    stack.on_node(node, "sh", "-ec", swap.format(f"umount {DATA}"))
+
+
+@pytest.mark.usefixtures("apart")
+def test_a_server_whose_disk_is_full_says_so_and_goes_on_once_there_is_room(
+    stack: Checkout, small_disk: str
+) -> None:
+    """Nothing is kept then, not its own counters; afterwards its log is torn until it is restarted."""
+    own = 'up{job="prometheus"}'
+
+    def looks() -> list[float]:
+        return seen(stack, "tokyo", own) if _asked(stack, "tokyo", own) else []
+
+    wait_for(lambda: len(looks()) > 1, "it to begin on the small disk")
+    stack.on_node(small_disk, "sh", "-c", f"cat /dev/zero > {DATA}/filler || true")
+    try:
+        wanted = ("PrometheusLearnsNothing", small_disk)
+        wait_for(lambda: wanted in named(stack, "tokyo"), "it to say that it keeps nothing", ARRIVES_S)
+    finally:
+        stack.on_node(small_disk, "rm", f"{DATA}/filler")
+    room = time.time()
+    wait_for(lambda: looks()[-1] > room, "it to keep what it sees again")
+    wait_for(lambda: ("PrometheusCannotWrite", small_disk) in named(stack, "tokyo"), "what failed to be told")
+    assert wanted not in named(stack, "tokyo")
+    stack.on_node(small_disk, "systemctl", "restart", "prometheus")  # as the runbook says
+    mended = time.time()
+    wait_for(lambda: looks()[-1:] > [mended], "it to go on")
+    stack.on_node(small_disk, "systemctl", "kill", "--signal=KILL", "prometheus")
+    killed = time.time()
+    wait_for(lambda: looks()[-1:] > [killed], "it to go on once more")
+    assert [at for at in looks() if mended < at < killed], "nothing is lost any more"
+
+
 def test_a_region_that_is_cut_off_is_one_page(stack: Checkout, apart: Cut) -> None:
     for at, other in (("tokyo", "shanghai"), ("shanghai", "tokyo")):
         wait_for(
@@ -389,15 +571,14 @@ def test_a_region_that_is_cut_off_is_one_page(stack: Checkout, apart: Cut) -> No
 def test_the_global_view_fills_in_afterwards(stack: Checkout, apart: Cut) -> None:
     since, until = apart.since + 10, time.time()
 
-    def seen() -> list[float]:
-        series = query(stack, "tokyo", 'region:nodes:up{region="shanghai"}[15m]')
-        return sorted(float(at) for one in series for at, _ in one["values"])
+    def known() -> list[float]:
+        return seen(stack, "tokyo", 'region:nodes:up{region="shanghai"}')
 
-    assert [at for at in seen() if since < at] == [], "it cannot know of it yet"
+    assert [at for at in known() if since < at] == [], "it cannot know of it yet"
     apart.mend()
 
     def gaps() -> list[float]:
-        times = [since, *(at for at in seen() if since < at < until), until]
+        times = [since, *(at for at in known() if since < at < until), until]
         return [later - earlier for earlier, later in pairwise(times)]
 
     wait_for(lambda: max(gaps()) < 60, "what was recorded meanwhile to be there", 300)
