@@ -45,9 +45,17 @@ def alerts_of(name: str) -> Path:
 
 def dashboards() -> tuple[Dashboard, ...]:
     """Every capability's, where `watch/dashboards.py` is."""
-    having = (name for name in NAMES if (FOLDER / name / "watch" / "dashboards.py").is_file())
-    modules = (import_module(f"{__name__}.{name}.watch.dashboards") for name in having)
+    modules = (import_module(f"{__name__}.{name}.watch.dashboards") for name in _with_dashboards())
     return tuple(one for module in modules for one in module.DASHBOARDS)
+
+
+def dashboard_sources() -> tuple[str, ...]:
+    """The files that say what they show, from the checkout's root."""
+    return tuple(f"infra/capabilities/{name}/watch/dashboards.py" for name in _with_dashboards())
+
+
+def _with_dashboards() -> tuple[str, ...]:
+    return tuple(name for name in NAMES if (FOLDER / name / "watch" / "dashboards.py").is_file())
 
 
 def has_section(name: str) -> bool:

@@ -18,6 +18,7 @@ MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}")
 MAILBOX = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}")
 SERVER = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
 ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+REPOSITORY = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/+-]*)?")
 NOT_IN_PATHS = frozenset("\"'\\%$")
 """What ssh reads as a quote, or as the place of something else."""
 
@@ -141,6 +142,12 @@ def _server(value: str) -> str:
     return value
 
 
+def _repository(value: str) -> str:
+    if not REPOSITORY.fullmatch(value):
+        raise refusal("is not the address of a repository: http or https, a host, and a path")
+    return value
+
+
 def _timezone(value: str) -> str:
     if _is_timezone(value):
         return value
@@ -196,5 +203,6 @@ JumpAddress = Annotated[
     str, AfterValidator(_jump_address), Field(json_schema_extra={"pattern": f"^{ADDRESS.pattern}$"})
 ]
 Server = Annotated[str, AfterValidator(_server)]
+Repository = Annotated[str, AfterValidator(_repository)]
 KeyLine = Annotated[str, StringConstraints(strip_whitespace=True)]
 """A public key; what is wrong with one is a rule's to say, without repeating what may be a private key."""

@@ -5,14 +5,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.declaration.base import FilePath, Float, Int, Spec, refusal
+from infra.declaration.base import FilePath, Float, Int, Repository, Spec, refusal
 
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
 DCGM = re.compile(r"[1-9]\.[0-9]{1,2}(\.[0-9]{1,2})?")
 TOOLKIT = re.compile(r"1\.[0-9]{1,2}\.[0-9]{1,2}")
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
-MIRROR = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/+-]*)?")
 
 
 def _quoted(value: object) -> object:
@@ -47,12 +46,6 @@ def _toolkit(value: str) -> str:
     return value
 
 
-def _mirror(value: str) -> str:
-    if not MIRROR.fullmatch(value):
-        raise refusal("is not the address of a repository: http or https, a host, and a path")
-    return value
-
-
 def _profile(value: str) -> str:
     if not PROFILE.fullmatch(value):
         raise refusal("is not a MIG profile, such as 1g.10gb")
@@ -75,7 +68,7 @@ class GpuSourceSpec(Spec):
     what: ClassVar = "a source of GPU packages"
     kind: Literal["nvidia", "debian"] = "nvidia"
     """NVIDIA's repository, or Debian's non-free, which has one driver for each of its releases."""
-    mirror: Annotated[str, AfterValidator(_mirror)] | None = None
+    mirror: Repository | None = None
     """A mirror of it, with the same layout; unset means the maker's own."""
     key_file: FilePath | None = None
     """File on this machine with the key that signs it; unset means the one that nodes have from Debian's

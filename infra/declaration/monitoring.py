@@ -4,7 +4,17 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from infra.declaration.base import Float, Int, Mailbox, ModelName, Server, Spec, UserName
+from infra.declaration.base import (
+    FilePath,
+    Float,
+    Int,
+    Mailbox,
+    ModelName,
+    Repository,
+    Server,
+    Spec,
+    UserName,
+)
 from infra.declaration.logs import LogsSpec
 
 Severity = Literal["page", "ticket"]
@@ -72,6 +82,17 @@ class EmailReceiver(ReceiverSpec):
 Receiver = Annotated[WebhookReceiver | SlackReceiver | EmailReceiver, Field(discriminator="kind")]
 
 
+class GrafanaSpec(Spec):
+    """A Grafana beside the global region's Prometheus, with the dashboards of all capabilities."""
+
+    what: ClassVar = "the Grafana"
+    repository: Repository = "https://apt.grafana.com"
+    """Grafana's packages for Debian, or a mirror of them with the same layout."""
+    key_file: FilePath
+    """File on this machine with the key that signs them, and nothing else; Grafana's is
+    <https://apt.grafana.com/gpg.key>."""
+
+
 class PrometheusMonitoring(Spec):
     """Prometheus: a server and alerts in every region, a view of all of them in one."""
 
@@ -88,6 +109,8 @@ class PrometheusMonitoring(Spec):
     """Hours that a region may be cut off for, without a gap in what the global region knows afterwards."""
     receivers: tuple[Receiver, ...] = ()
     """Who is told of alerts."""
+    grafana: GrafanaSpec | None = None
+    """Where dashboards are looked at; unset means in a Grafana of yours, or nowhere."""
     logs: LogsSpec | None = None
     """Where the nodes' journals are kept; unset means on the nodes alone."""
 

@@ -29,6 +29,12 @@ COMPUTED: Mapping[str, Callable[[], str]] = {
     "causeway_watch": lambda: "".join(
         capabilities.alerts_of(name).read_text() for name in capabilities.with_watch()
     ),
+    # Their source: making them takes Grafana's packages, for which no scan waits.
+    "causeway_dashboards": lambda: tree_hash(
+        "infra/capabilities/monitoring/grafana.py",
+        "infra/ground/dashboard.py",
+        *capabilities.dashboard_sources(),
+    ),
 }
 """Lookup plugins of roles that answer with something of ours → what that is today."""
 FROM_A_NODE = "from a node"

@@ -80,6 +80,8 @@ class Probe:
     path: str
     refuse: str
     """Regular expression of answers that are no good."""
+    loopback: bool = True
+    """Whether it answers on loopback; at its node's address otherwise."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,10 @@ from tests import loaded
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 SCENARIOS = ("default", "alternative")
+UNTRIED = {
+    "grafana": "its packages cannot be had where tests run; tests/unit/test_grafana.py holds what it renders",
+}
+"""Roles that no scenario applies, and why: their README says that they were not tried."""
 
 
 def readme_maker() -> ModuleType:
@@ -79,6 +83,10 @@ HELPERS_OF_ONE = [
 """Helpers that stand and fall with their capability's own scenarios."""
 
 
+TRIED = [role for role in ROLES if role.name not in UNTRIED]
+tried = pytest.mark.parametrize("role", TRIED, ids=lambda path: path.name)
+
+
 @pytest.fixture(params=ROLES, ids=lambda path: path.name)
 def role(request: pytest.FixtureRequest) -> Path:
     path: Path = request.param
@@ -127,6 +135,7 @@ def test_variables_carry_the_roles_name(role: Path) -> None:
     assert [name for name in own if not name.startswith(f"__{role.name}_")] == []
 
 
+@tried
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_both_scenarios_exist(role: Path, scenario: str) -> None:
     file = tried_by(role, scenario)
@@ -137,13 +146,21 @@ def test_both_scenarios_exist(role: Path, scenario: str) -> None:
         assert served(ROOT / "roles" / name) == served(role), f"{name} is another capability's"
 
 
+@pytest.mark.parametrize("name", UNTRIED)
+def test_a_role_that_was_not_tried_says_so(name: str) -> None:
+    assert not (ROOT / "roles" / name / "molecule").exists(), "then it is tried"
+    assert "**Written, not tried**" in (ROOT / "roles" / name / "README.md").read_text()
+    assert (ROOT / "tests" / "unit" / f"test_{name}.py").exists(), "what can be held without it"
+
+
+@tried
 def test_the_default_scenario_sets_no_variable(role: Path) -> None:
     file = tried_by(role, "default")
     assert file
     assert "provisioner" not in load(file)
 
 
-@pytest.mark.parametrize("name", [role.name for role in ROLES if role.name not in HELPERS_OF_ONE])
+@pytest.mark.parametrize("name", [role.name for role in TRIED if role.name not in HELPERS_OF_ONE])
 def test_the_alternative_scenario_changes_most(name: str) -> None:
     file = tried_by(ROOT / "roles" / name, "alternative")
     assert file

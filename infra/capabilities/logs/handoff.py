@@ -1,10 +1,11 @@
-"""The variables of roles `log_store` and `log_shipper`."""
+"""The variables of roles `log_store` and `log_shipper`, and what monitoring's Grafana is told of logs."""
 
 from typing import Any
 
 from infra.capabilities.logs.section import AUTHORITY, SECRETS, LogsSection
 from infra.capabilities.monitoring.section import AUTHORITY as MONITORING_AUTHORITY
 from infra.capabilities.monitoring.section import SECRETS as MONITORING_SECRETS
+from infra.capabilities.monitoring.section import MonitoringSection, source_uid
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -51,3 +52,19 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         stores[group] = store
         shippers[group] = {**shipper, "log_shipper_store": str(contract.hosts[host].address)}
     return {"log_store": stores, "log_shipper": shippers}
+
+
+def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """Where monitoring's Grafana finds the stores."""
+    section, monitoring = contract.section(LogsSection), contract.section(MonitoringSection)
+    if section is None or monitoring is None or monitoring.grafana is None:
+        return {}
+    stores = [
+        {
+            "region": region,
+            "uid": source_uid("logs", region),
+            "address": str(contract.hosts[host].address),
+        }
+        for region, host in section.stores.items()
+    ]
+    return {monitoring.grafana.server: {"grafana_log_stores": stores}}

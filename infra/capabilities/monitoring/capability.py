@@ -1,12 +1,15 @@
 """Monitoring: a Prometheus and alerts in every region, and the region that sees them all."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 
 from infra.capabilities.monitoring import sizes
 from infra.capabilities.monitoring.rules import RULES
 from infra.capabilities.monitoring.section import (
+    GRAFANA_SECRETS,
     SECRET_FIELDS,
     SECRETS,
+    Grafana,
     Job,
     LocalProbe,
     MonitoredRegion,
@@ -17,10 +20,12 @@ from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.contract import natural
-from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Scrape
+from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Probe, Scrape
 
-NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN = 9100, 9090, 9093, 9094, 9095
+NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN, GRAFANA = 9100, 9090, 9093, 9094, 9095, 3000
 """Ports, as these programs are known by."""
+HEALTH = Probe("grafana", GRAFANA, "/api/health", refuse=r'"database":\s*"[^o]', loopback=False)
+"""200, and `ok` for its database: grafana/grafana, pkg/api/http_server.go, apiHealthHandler."""
 MAX_ALERTMANAGERS = 3
 """Of a region: they tell each other what was sent, and two may fail."""
 OF_ITS_CLASS = 0.8
@@ -41,6 +46,8 @@ class Monitoring(Capability[MonitoringSection]):
             return None
         chosen = declared.global_region or spec.rollout()[0][0]
         names = [region.name for region in spec.regions]
+        regions = {name: _region(name, names, chosen, planned) for name in names}
+        shown = declared.grafana
         return MonitoringSection(
             kind=declared.kind,
             interval_s=declared.interval_s,
@@ -49,9 +56,14 @@ class Monitoring(Capability[MonitoringSection]):
             global_region=chosen,
             longest_cut_h=declared.longest_cut_h,
             receivers=tuple(one.model_dump(mode="json", exclude_none=True) for one in declared.receivers),
-            regions={name: _region(name, names, chosen, planned) for name in names},
+            regions=regions,
             jobs=(),
             probes=(),
+            grafana=Grafana(
+                server=regions[chosen].server, repository=shown.repository, key_file=shown.key_file
+            )
+            if shown
+            else None,
         )
 
     def endpoints(self, plan: MonitoringSection, planned: Planned) -> tuple[Endpoint, ...]:
@@ -85,6 +97,7 @@ class Monitoring(Capability[MonitoringSection]):
                 "alertmanager-cluster", alerts, (Ports.one(GOSSIP),), "management", ("tcp", "udp"), alerts
             ),
             Endpoint("dead-man", ears, (Ports.one(DEAD_MAN),), "management", sources=alerts, scrape=Scrape()),
+            *_grafana(plan),
         )
 
     def finish(self, plan: MonitoringSection, planned: Planned) -> MonitoringSection:
@@ -107,13 +120,13 @@ class Monitoring(Capability[MonitoringSection]):
                     )
                 )
             if (probe := one.probe) is not None:
-                fields = {"name": probe.name, "port": probe.port, "path": probe.path, "refuse": probe.refuse}
-                probes[probe.name] = LocalProbe.model_validate(fields)
+                probes[probe.name] = LocalProbe.model_validate({**asdict(probe), "hosts": on.hosts})
         return plan.model_copy(update={"jobs": tuple(jobs), "probes": tuple(probes.values())})
 
     def secrets(self, plan: MonitoringSection) -> Mapping[str, SecretKind]:
         """The authority, and what receivers name."""
-        return {**SECRETS, **dict.fromkeys(plan.given_secrets(), "given")}
+        own = GRAFANA_SECRETS if plan.grafana else {}
+        return {**SECRETS, **own, **dict.fromkeys(plan.given_secrets(), "given")}
 
     def given(self, spec: ClusterSpec) -> Mapping[str, str]:
         """What receivers name."""
@@ -134,8 +147,17 @@ class Monitoring(Capability[MonitoringSection]):
         watched = (f"{name} by {one.watched_by}" for name, one in plan.regions.items() if one.watched_by)
         if silence := ", ".join(watched):
             text += f"; silence is noticed: {silence}"
+        if plan.grafana:
+            text += f"\n  Grafana on {plan.grafana.server}, port {GRAFANA}"
         shown = plan.model_dump(mode="json", exclude={"version", "jobs", "probes"})
         return Report(text, {"monitoring": shown})
+
+
+def _grafana(plan: MonitoringSection) -> Iterator[Endpoint]:
+    """For people, who have a password and come from anywhere."""
+    if plan.grafana:
+        on = HostSet(hosts=(plan.grafana.server,))
+        yield Endpoint("grafana", on, (Ports.one(GRAFANA),), "management", probe=HEALTH)
 
 
 def _region(name: str, names: list[str], chosen: str, planned: Planned) -> MonitoredRegion:

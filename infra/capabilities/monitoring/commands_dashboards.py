@@ -3,7 +3,6 @@
 import argparse
 from pathlib import Path
 
-from infra.capabilities import dashboards
 from infra.errors import CausewayError, ExitCode
 from infra.files import write_file
 
@@ -27,8 +26,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     """One file for each dashboard, and one that tells Grafana of the folder."""
     from infra.capabilities.monitoring import grafana  # its packages are needed here alone
 
-    files = {f"{one.uid}.json": grafana.dashboard_json(one) for one in dashboards()}
-    files[PROVISIONING] = grafana.provisioning(arguments.path)
+    files = grafana.dashboard_files() | {PROVISIONING: grafana.provisioning(arguments.path)}
     for name, text in files.items():
         file: Path = arguments.folder / name
         try:

@@ -16,6 +16,7 @@ from grafana_foundation_sdk.models import common
 from grafana_foundation_sdk.models import dashboard as models
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
+from infra.capabilities import dashboards
 from infra.ground.dashboard import Dashboard, Panel, Query
 
 TAG = "causeway"
@@ -47,6 +48,11 @@ def dashboard_json(one: Dashboard) -> str:
     for number, panel in enumerate(one.panels, 1):
         made.with_panel(_panel(panel).id(number))
     return JSONEncoder(sort_keys=True, indent=2).encode(made.build()) + "\n"
+
+
+def dashboard_files() -> dict[str, str]:
+    """The name of each dashboard's file → what is in it."""
+    return {f"{one.uid}.json": dashboard_json(one) for one in dashboards()}
 
 
 def provisioning(path: Path) -> str:

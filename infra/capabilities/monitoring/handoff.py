@@ -1,16 +1,22 @@
-"""The variables of roles `node_exporter`, `prometheus` and `alertmanager`."""
+"""The variables of roles `node_exporter`, `prometheus`, `alertmanager` and `grafana`."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import Any
 
-from infra import capabilities
+from infra import ROOT, capabilities
 from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.monitoring.section import (
+    ADMIN,
     AUTHORITY,
+    GRAFANA_SECRETS,
+    GRAFANAS_KEY,
     SECRET_FIELDS,
     SECRETS,
+    Grafana,
     Job,
     MonitoringSection,
+    source_uid,
 )
 from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
@@ -39,6 +45,11 @@ def _alertmanagers(contract: Contract) -> HostSet:
     return HostSet(hosts=tuple(host for one in section.regions.values() for host in one.alertmanagers))
 
 
+def _grafana_host(contract: Contract) -> HostSet:
+    section = contract.section(MonitoringSection)
+    return HostSet(hosts=(section.grafana.server,)) if section and section.grafana else NOBODY
+
+
 def _told(contract: Contract, _host: str) -> dict[str, SecretKind]:
     section = contract.need(MonitoringSection)
     return {**SECRETS, **dict.fromkeys(section.given_secrets(), "given")}
@@ -48,6 +59,12 @@ ROLES = (
     Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
     Role("alertmanager", _alertmanagers, _told),
     Role("prometheus", _servers, lambda _contract, _host: SECRETS),
+    Role(
+        "grafana",
+        _grafana_host,
+        lambda _contract, _host: {**SECRETS, **GRAFANA_SECRETS},
+        leaves="its users, and the dashboards and settings that somebody made in it",
+    ),
 )
 
 
@@ -81,6 +98,8 @@ def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
         found[region.server] |= _prometheus(name, contract, section)
         for host in region.alertmanagers:
             found[host] |= _alertmanager(name, contract, section)
+    if section.grafana:
+        found[section.grafana.server] |= _grafana(section.grafana, contract, section)
     return dict(found)
 
 
@@ -96,7 +115,11 @@ def _prometheus(name: str, contract: Contract, section: MonitoringSection) -> di
         "prometheus_retention_days": section.time_days,
         "prometheus_retention_gib": section.size_gib,
         "prometheus_jobs": [_job(job, name, contract) for job in section.jobs],
-        "prometheus_local_probes": [probe.model_dump() for probe in section.probes],
+        "prometheus_local_probes": [
+            probe.model_dump(exclude={"hosts"})
+            for probe in section.probes
+            if not probe.hosts or region.server in probe.hosts
+        ],
         "prometheus_peers": [
             {"region": path.region, "host": server, "address": address[server]}
             for path in region.paths
@@ -176,6 +199,23 @@ def _alertmanager(name: str, contract: Contract, section: MonitoringSection) -> 
             for one in section.receivers
         ],
         "alertmanager_secrets_dir": str(secret_file(contract.stack, AUTHORITY).parent),
+    }
+
+
+def _grafana(grafana: Grafana, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
+    address = _addresses(contract)
+    return {
+        "grafana_authority": str(secret_file(contract.stack, AUTHORITY)),
+        "grafana_admin_password_file": str(secret_file(contract.stack, ADMIN)),
+        "grafana_secret_key_file": str(secret_file(contract.stack, GRAFANAS_KEY)),
+        "grafana_repository": grafana.repository,
+        "grafana_repository_key": str(ROOT / Path(grafana.key_file).expanduser()),
+        "grafana_interval_s": section.interval_s,
+        "grafana_servers": [
+            {"region": name, "uid": source_uid("metrics", name), "address": address[region.server]}
+            for name, region in section.regions.items()
+        ],
+        "grafana_default_region": section.global_region,
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
+from infra.files import value_hash
 from infra.ground.capability import SecretKind
 from infra.ground.contract import Part, Section
 from infra.ground.endpoint import HostSet
@@ -13,9 +14,16 @@ from infra.ground.secrets import GIVEN
 AUTHORITY = "monitoring-ca"
 SECRETS: Mapping[str, SecretKind] = {AUTHORITY: "authority"}
 """It signs what every exporter and every server shows."""
+ADMIN, GRAFANAS_KEY = "grafana-admin", "grafana-key"
+GRAFANA_SECRETS: Mapping[str, SecretKind] = {ADMIN: "random", GRAFANAS_KEY: "random"}
+"""What its administrator logs in by, and what it encrypts its data sources' keys by."""
 
 SECRET_FIELDS = ("url_secret", "password_secret")
 """Fields of receivers that name a secret."""
+
+
+LONGEST_REGION = 20
+"""Of a region's name in what Grafana calls its data sources by."""
 
 
 class Job(Part):
@@ -38,12 +46,16 @@ class Job(Part):
 
 
 class LocalProbe(Part):
-    """A question that each server asks its own node."""
+    """A question that a server asks its own node."""
 
     name: str
     port: int
     path: str
     refuse: str
+    loopback: bool = True
+    """Whether on loopback; at the node's address otherwise."""
+    hosts: tuple[str, ...] = ()
+    """The servers that ask it; empty means all."""
 
 
 class Path(Part):
@@ -69,6 +81,22 @@ class MonitoredRegion(Part):
     """What may be sent to the global region in a second; None in that one itself."""
 
 
+class Grafana(Part):
+    """Where dashboards are looked at."""
+
+    server: str
+    """Its host."""
+    repository: str
+    key_file: str
+    """As declared."""
+
+
+def source_uid(kind: str, region: str) -> str:
+    """What a data source of a region is called by in Grafana's links: 40 characters at most, as it wants."""
+    name = region if len(region) <= LONGEST_REGION else value_hash(region)
+    return f"causeway-{kind}-{name}"
+
+
 class MonitoringSection(Section):
     """How the cluster is watched."""
 
@@ -85,6 +113,7 @@ class MonitoringSection(Section):
     regions: dict[str, MonitoredRegion]
     jobs: tuple[Job, ...]
     probes: tuple[LocalProbe, ...]
+    grafana: Grafana | None = None
 
     def given_secrets(self) -> tuple[str, ...]:
         """Names of those by which receivers are told, each once."""
