@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The default stack, with a fabric, a GPU stack and NFS in Tokyo, and a tunnel between gateways."""
+    """The default stack, with a fabric, a GPU stack, NFS, a Grafana in Tokyo, a tunnel between gateways."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
     for region in data["regions"]:
         region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
@@ -35,6 +35,7 @@ def declared() -> dict[str, Any]:
     exports = [{"kind": "nfs", "name": "users", "quota_gib": 1}]
     home = {"name": "home", "region": "tokyo", "kind": "nfs", "pools": ["files"], "backing": {"kind": "file"}}
     data["storage"].append({**home, "exports": exports})
+    data["monitoring"]["grafana"] = {"key_file": "grafana.asc"}
     return data
 
 

@@ -420,6 +420,7 @@ UNTOLD = {
     "cuda_base": {"/etc/systemd/system/{{ item }}.service.d/causeway.conf"},
     "nfs_server": {"{{ item.dest }}", "/etc/systemd/system/{{ item.dest }}"},  # of the engine that serves
     "alertmanager": {"/etc/prometheus/causeway-receivers/{{ item }}"},
+    "grafana": {"{{ __grafana_dashboards }}/{{ item.name }}"},  # in a folder of our own
     "log_shipper": {"{{ pki_authority_certificate }}"},  # none there
 }
 """Role → files of which only the declaration decides the name."""

@@ -58,6 +58,12 @@ def append(path: Path, text: str) -> None:
     path.write_text((path.read_text() if path.exists() else "") + text)
 
 
+def test_a_dashboard_that_changes_concerns_grafana_alone(contract: Contract, checkout: Path) -> None:
+    before = role_inputs(contract, {})
+    append(checkout / "infra" / "capabilities" / "wan" / "watch" / "dashboards.py", "# another panel\n")
+    assert {role for _, role in changed(before, role_inputs(contract, {}))} == {"grafana"}
+
+
 @pytest.mark.usefixtures("checkout")
 def test_nothing_changed_nothing_runs(contract: Contract) -> None:
     before = role_inputs(contract, {})
