@@ -19,7 +19,7 @@ from infra.ground.contract import load_contract
 from infra.ground.identities import load_identities
 from infra.stack import stack_dir
 
-STAY = frozenset(("package", "user", "group", "locale"))
+STAY = frozenset(("package", "user", "group"))
 """Kinds that a restart or another task's change leaves as they are, beside those that stand alone."""
 
 

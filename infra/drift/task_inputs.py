@@ -25,7 +25,8 @@ IN_FOLDER = re.compile(r"[\w.-][\w./-]{0,200}")
 READS_FILES = frozenset(("lookup", "query", "q", "role_path"))
 NAMED_LOOKUP = re.compile(r"""\b(?:lookup|query|q)\(\s*['"][\w.]+['"]\s*,\s*['"][\w./-]+['"]\s*[,)]""")
 """A lookup of what stands there by name."""
-READS_TEMPLATES = re.compile(r"{%-?\+?\s*(?:include|import|from|extends)\b")
+READS_TEMPLATES = re.compile(r"{%[-+]?\s*(?:include|import|from|extends)\s+(?!['\"])")
+"""A template that computes which others it reads."""
 FACTS = "ansible.builtin.set_fact"
 
 

@@ -418,6 +418,10 @@ UNTOLD = {
         "/etc/systemd/system/causeway-cephfs-{{ item.storage }}-{{ item.name }}.service",
     },
     "cuda_base": {"/etc/systemd/system/{{ item }}.service.d/causeway.conf"},
+    "container_runtime": {  # named by a mirror or a registry
+        "/etc/containers/certs.d/{{ item.1 | split('/') | first }}/ca.crt",
+        "/etc/containerd/certs.d/{{ item.name }}/ca.crt",
+    },
     "nfs_server": {"{{ item.dest }}", "/etc/systemd/system/{{ item.dest }}"},  # of the engine that serves
     "alertmanager": {"/etc/prometheus/causeway-receivers/{{ item }}"},
     "grafana": {"{{ __grafana_dashboards }}/{{ item.name }}"},  # in a folder of our own

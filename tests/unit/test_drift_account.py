@@ -29,7 +29,7 @@ SECOND = {
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
     "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"],
-    "answers": False, "differs": ["only in force: evil"],
+    "answers": False, "differs": ["only in force: evil"], "lines": ["evil"],
 }  # fmt: skip
 """Aspect → what somebody made of it."""
 FIRST: dict[str, Any] = {
@@ -38,7 +38,7 @@ FIRST: dict[str, Any] = {
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
     "lasts": True, "attributes": [],
     "contents": ["/usr/lib/systemd/system/x.service as its package brought it"], "halted": [],
-    "answers": True, "differs": [],
+    "answers": True, "differs": [], "lines": ["ours"],
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}
 """Aspect → what a task that compares it says, where that is not the aspect's value."""

@@ -79,6 +79,7 @@ DRIVER = '''
 import asyncio, json, subprocess, sys
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 
 from infra.drift import scan, seal, trip
 from infra.drift.coverage import role_coverage
@@ -116,6 +117,7 @@ async def execute(connection, command, data, *limits):
 scan.NODE_COPY = seal.NODE_COPY = str(Path("copy.json").resolve())
 trip.Trips.open, trip.Trips.as_root = connect, lambda trips, host, command: command
 trip.execute = seal.execute = execute
+seal.Inputs, seal.TaskInputs = (lambda *given: None), (lambda inputs: SimpleNamespace(of=lambda *given: {}))
 seal.load_contract, seal.role_inputs = lambda path: contract, lambda contract, identities: inputs
 if sys.argv[1:]:
     answer = {"problems": seal.seal_run("s", {host: json.loads(Path(sys.argv[1]).read_text())["node"]})}

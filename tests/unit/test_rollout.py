@@ -152,14 +152,18 @@ COPY = "- {name: t, ansible.builtin.copy: {content: '{{ "
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        (COPY + 'lookup("template", x) }}\', dest: /x}}', {"a.j2", "b.j2", "c.j2", "a.sh"}),
+        (COPY + 'lookup("template", x) }}\', dest: /x}}', {"a.j2", "b.j2", "c.j2", "d.j2", "a.sh"}),
         (COPY + 'lookup("template", "b.j2") }}\', dest: /x}}', {"b.j2"}),
         (
             "- {name: t, ansible.builtin.template: {src: '{{ x }}.j2', dest: /x}}",
-            {"a.j2", "b.j2", "c.j2", "a.sh"},
+            {"a.j2", "b.j2", "c.j2", "d.j2", "a.sh"},
         ),
         ("- {name: t, ansible.builtin.template: {src: a.j2, dest: /x}}", {"a.j2"}),
-        ("- {name: t, ansible.builtin.template: {src: c.j2, dest: /x}}", {"a.j2", "b.j2", "c.j2", "a.sh"}),
+        ("- {name: t, ansible.builtin.template: {src: c.j2, dest: /x}}", {"a.j2", "c.j2"}),
+        (
+            "- {name: t, ansible.builtin.template: {src: d.j2, dest: /x}}",
+            {"a.j2", "b.j2", "c.j2", "d.j2", "a.sh"},
+        ),
         ("- {name: t, ansible.builtin.script: a.sh}", {"a.sh"}),
         ("- {name: t, ansible.builtin.file: {src: '/usr/{{ x }}', dest: /x, state: link}}", set()),
     ],
@@ -172,6 +176,7 @@ def test_the_files_that_a_task_may_read_are_told(
         (role / "templates" / name).parent.mkdir(exist_ok=True)
         (role / "templates" / name).write_text("x")
     (role / "templates/c.j2").write_text("{% include 'a.j2' %}")
+    (role / "templates/d.j2").write_text("{% include which %}")
     (role / "files").mkdir(exist_ok=True)
     (role / "files/a.sh").write_text("x")
     (role / "tasks/main.yml").write_text(text)

@@ -10,7 +10,7 @@ class Registry(Part):
 
     name: str
     mirrors: tuple[str, ...]
-    ca_file: str | None
+    ca_file: str | None = None
 
 
 class Runtime(Part):
