@@ -46,6 +46,17 @@ def content_hash(path: Path) -> str:
     return digest
 
 
+def given_file(declared: str) -> Path:
+    """A file on this machine that a declaration names, from the checkout or from the user's home."""
+    return ROOT / Path(declared).expanduser()
+
+
+def given_files(*declared: str | None) -> dict[str, str]:
+    """Each of those files → its SHA-256, empty for one that is not there: by that its readers run again."""
+    paths = {one: given_file(one) for one in declared if one}
+    return {one: content_hash(path) if path.is_file() else "" for one, path in paths.items()}
+
+
 def cache_folder() -> Path:
     """What all checkouts share."""
     return Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")

@@ -53,7 +53,10 @@ class Role:
     leaves: str = ""
     """What is lost when it leaves a host: then it leaves with the user's consent only. Empty: nothing is."""
     reads: Callable[[Contract], Any] | None = None
-    """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
+    """What it reads beside its own variables, as a JSON value: other hosts', files that are declared.
+
+    None for a role that reads nothing else.
+    """
 
 
 @dataclass(frozen=True)

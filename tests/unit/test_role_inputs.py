@@ -162,6 +162,24 @@ def test_one_node_more_runs_only_what_reads_others(
     assert {host for host, role in found if role == "prometheus"} <= {CONTROL, "shanghai-control-0"}
 
 
+def test_a_declared_file_runs_the_roles_that_copy_it(checkout: Path) -> None:
+    def declared(data: dict[str, Any]) -> None:
+        gpu = next(pool for pool in data["regions"][0]["pools"] if pool["role"] == "gpu")
+        gpu["gpu_stack"]["source"] = {"key_file": "cuda.asc"}
+        mirrored = {"name": "docker.io", "mirrors": ["mirror.example.org"], "ca_file": "ca.crt"}
+        gpu["container_runtime"] = {"registries": [mirrored]}
+
+    contract = contract_of(declared)
+    readers = {"cuda.asc": "cuda_base", "ca.crt": "container_runtime", "grafana.asc": "grafana"}
+    for name, role in readers.items():
+        before = role_inputs(contract, {})
+        (checkout / name).write_text("one")
+        there = role_inputs(contract, {})
+        assert changed(before, there) == on(before, role)
+        (checkout / name).write_text("another")
+        assert changed(there, role_inputs(contract, {})) == on(before, role)
+
+
 @pytest.mark.usefixtures("checkout")
 def test_one_node_more_runs_on_servers_that_let_it_in(contract: Contract) -> None:
     before = role_inputs(contract, {})

@@ -1,10 +1,9 @@
 """The variables of role `container_runtime`."""
 
-from pathlib import Path
 from typing import Any
 
-from infra import ROOT
 from infra.capabilities.containers.section import ContainersSection, Registry, Runtime
+from infra.files import given_file, given_files
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -16,7 +15,18 @@ def _pools(contract: Contract) -> dict[str, Runtime]:
     return section.pools if section else {}
 
 
-ROLES = (Role("container_runtime", lambda contract: HostSet(pools=tuple(_pools(contract)))),)
+def _authorities(contract: Contract) -> dict[str, str]:
+    registries = (one for pool in _pools(contract).values() for one in pool.registries)
+    return given_files(*(one.ca_file for one in registries))
+
+
+ROLES = (
+    Role(
+        "container_runtime",
+        lambda contract: HostSet(pools=tuple(_pools(contract))),
+        reads=_authorities,
+    ),
+)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
@@ -35,5 +45,5 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _registry(registry: Registry) -> dict[str, Any]:
-    authority = str(ROOT / Path(registry.ca_file).expanduser()) if registry.ca_file else ""
+    authority = str(given_file(registry.ca_file)) if registry.ca_file else ""
     return {"name": registry.name, "mirrors": list(registry.mirrors), "authority": authority}

@@ -1,12 +1,11 @@
 """The variables of role `cuda_base`."""
 
-from pathlib import Path
 from typing import Any
 
-from infra import ROOT
 from infra.capabilities.gpu.known import PRODUCTS
 from infra.capabilities.gpu.packages import GIVEN_KEY, PATTERNS, SOURCES
 from infra.capabilities.gpu.section import GpuPool, GpuSection
+from infra.files import given_file, given_files
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -18,7 +17,11 @@ def _pools(contract: Contract) -> dict[str, GpuPool]:
     return section.pools if section else {}
 
 
-ROLES = (Role("cuda_base", lambda contract: HostSet(pools=tuple(_pools(contract)))),)
+def _keys(contract: Contract) -> dict[str, str]:
+    return given_files(*(pool.key_file for pool in _pools(contract).values()))
+
+
+ROLES = (Role("cuda_base", lambda contract: HostSet(pools=tuple(_pools(contract))), reads=_keys),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
@@ -43,7 +46,7 @@ def _variables(pool: GpuPool) -> dict[str, Any]:
         "cuda_base_source_suites": list(source.suites),
         "cuda_base_source_components": list(source.components),
         "cuda_base_source_keyring": GIVEN_KEY if pool.key_file else source.keyring,
-        "cuda_base_source_key": str(ROOT / Path(pool.key_file).expanduser()) if pool.key_file else "",
+        "cuda_base_source_key": str(given_file(pool.key_file)) if pool.key_file else "",
         "cuda_base_gpus": pool.gpus,
         "cuda_base_gpu_product": PRODUCTS[pool.model],
         "cuda_base_persistence": pool.persistence,

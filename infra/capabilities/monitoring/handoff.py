@@ -1,10 +1,9 @@
 """The variables of roles `node_exporter`, `prometheus`, `alertmanager` and `grafana`."""
 
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
-from infra import ROOT, capabilities
+from infra import capabilities
 from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.monitoring.section import (
     ADMIN,
@@ -18,6 +17,7 @@ from infra.capabilities.monitoring.section import (
     MonitoringSection,
     source_uid,
 )
+from infra.files import given_file, given_files
 from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -55,6 +55,11 @@ def _told(contract: Contract, _host: str) -> dict[str, SecretKind]:
     return {**SECRETS, **dict.fromkeys(section.given_secrets(), "given")}
 
 
+def _grafana_key(contract: Contract) -> dict[str, str]:
+    section = contract.section(MonitoringSection)
+    return given_files(section.grafana.key_file) if section and section.grafana else {}
+
+
 ROLES = (
     Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
     Role("alertmanager", _alertmanagers, _told),
@@ -63,6 +68,7 @@ ROLES = (
         "grafana",
         _grafana_host,
         lambda _contract, _host: {**SECRETS, **GRAFANA_SECRETS},
+        reads=_grafana_key,
         leaves="its users, and the dashboards and settings that somebody made in it",
     ),
 )
@@ -209,7 +215,7 @@ def _grafana(grafana: Grafana, contract: Contract, section: MonitoringSection) -
         "grafana_admin_password_file": str(secret_file(contract.stack, ADMIN)),
         "grafana_secret_key_file": str(secret_file(contract.stack, GRAFANAS_KEY)),
         "grafana_repository": grafana.repository,
-        "grafana_repository_key": str(ROOT / Path(grafana.key_file).expanduser()),
+        "grafana_repository_key": str(given_file(grafana.key_file)),
         "grafana_interval_s": section.interval_s,
         "grafana_servers": [
             {"region": name, "uid": source_uid("metrics", name), "address": address[region.server]}
