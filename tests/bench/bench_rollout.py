@@ -1,6 +1,7 @@
 """What one change costs: all tasks of the roles that are due, or those that it concerns; judges nothing.
 
-Usage: ./run exec python tests/bench/bench_rollout.py [--gpu-nodes N] [--declaration FILE] [--json FILE]
+Usage: ./run exec python tests/bench/bench_rollout.py [--gpu-nodes N] [--declaration FILE]
+    [--change CHANGE]… [--json FILE]
 The default stack (or another, with N GPU nodes in its first region) is stood up in a checkout of its own.
 Each change is rolled out twice: with `whole_roles: true`, then, once it was taken back, without it.
 """
@@ -11,7 +12,8 @@ import re
 import resource
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +40,12 @@ def _gpu_pool(cluster: Cluster) -> dict[str, Any]:
     return next(pool for pool in cluster["regions"][0]["pools"] if pool["role"] == "gpu")
 
 
-CHANGES: dict[str, Callable[[Cluster], Any]] = {
-    "one region's time zone": lambda cluster: cluster["regions"][0].update(timezone="Asia/Seoul"),
-    "a link's rate": lambda cluster: cluster["wan_links"][0].update(bandwidth_mbps=90),
-    "a node more": lambda cluster: _gpu_pool(cluster).update(count=_gpu_pool(cluster)["count"] + 1),
-}
-COMMENTED = ("base", "consul")
-
-
 def measured_up(checkout: Checkout) -> dict[str, float]:
-    """The figures of one `up`: of all of it, and of the run of roles in it that took longest."""
-    before = len(checkout.logs())
-    began, cpu_s = time.monotonic(), _children_cpu_s()
+    """The figures of one `up`, and how many tasks ran on how many hosts in it."""
+    began, cpu_s = time.time(), _children_cpu_s()
     checkout.up()
-    figures = {"up_s": time.monotonic() - began, "controller_cpu_s": _children_cpu_s() - cpu_s}
-    logs = checkout.logs()[before:]
-    recaps = "".join(log.partition("PLAY RECAP")[2] for log in logs)
+    figures = {"up_s": time.time() - began, "controller_cpu_s": _children_cpu_s() - cpu_s}
+    recaps = "".join(log.partition("PLAY RECAP")[2] for log in checkout.logs(began))
     figures["hosts"] = len(re.findall(r"\bok=\d+", recaps))
     figures["tasks"] = sum(map(int, re.findall(r"\bok=(\d+)", recaps)))
     return figures
@@ -65,7 +57,7 @@ def _children_cpu_s() -> float:
 
 
 @contextmanager
-def commented(checkout: Checkout, role: str) -> Iterator[None]:
+def commented(role: str, checkout: Checkout) -> Iterator[None]:
     """A role whose tasks have a comment more."""
     file = checkout.folder / "roles" / role / "tasks" / "main.yml"
     text = file.read_text()
@@ -75,7 +67,7 @@ def commented(checkout: Checkout, role: str) -> Iterator[None]:
 
 
 @contextmanager
-def changed(checkout: Checkout, cluster: Cluster, change: Callable[[Cluster], Any]) -> Iterator[None]:
+def changed(change: Callable[[Cluster], Any], checkout: Checkout, cluster: Cluster) -> Iterator[None]:
     """A declaration with one change."""
     other = json.loads(json.dumps(cluster))
     change(other)
@@ -84,11 +76,36 @@ def changed(checkout: Checkout, cluster: Cluster, change: Callable[[Cluster], An
     checkout.declare(cluster)
 
 
+def zone(cluster: Cluster) -> None:
+    """Another time zone in the first region."""
+    cluster["regions"][0]["timezone"] = "Asia/Seoul"
+
+
+def rate(cluster: Cluster) -> None:
+    """Nine tenths of the first link's rate."""
+    cluster["wan_links"][0]["bandwidth_mbps"] *= 0.9
+
+
+def node(cluster: Cluster) -> None:
+    """One GPU node more in the first region."""
+    _gpu_pool(cluster)["count"] += 1
+
+
+CHANGES: dict[str, Callable[[Checkout, Cluster], AbstractContextManager[None]]] = {
+    "a comment in base": lambda checkout, _cluster: commented("base", checkout),
+    "a comment in consul": lambda checkout, _cluster: commented("consul", checkout),
+    "one region's time zone": partial(changed, zone),
+    "a link's rate": partial(changed, rate),
+    "a node more": partial(changed, node),
+}
+
+
 def main() -> None:
     """Measure each change both ways, and print them side by side."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--gpu-nodes", type=int, help="GPU nodes of the first region")
     parser.add_argument("--declaration", type=Path, default=ROOT / "Pulumi.local.yaml")
+    parser.add_argument("--change", action="append", choices=CHANGES, help="only this one; several times")
     parser.add_argument("--json", type=Path, help="file for the figures")
     arguments = parser.parse_args()
     figures: dict[str, dict[str, dict[str, float]]] = {}
@@ -100,16 +117,14 @@ def main() -> None:
         commit(checkout.folder)
         figures["the first up"] = dict.fromkeys(WAYS, measured_up(checkout))
         figures["nothing"] = dict.fromkeys(WAYS, measured_up(checkout))
-        for what in (*(f"a comment in {role}" for role in COMMENTED), *CHANGES):
+        for what in arguments.change or CHANGES:
             figures[what] = {}
             for way in WAYS:
                 whole.write_text(f"whole_roles: {str(way == WAYS[0]).lower()}\n")
-                role = what.removeprefix("a comment in ")
-                change = CHANGES.get(what)
-                with changed(checkout, cluster, change) if change else commented(checkout, role):
+                with CHANGES[what](checkout, cluster):
                     figures[what][way] = measured_up(checkout)
                 checkout.up()
-    report(figures)
+            report(figures)
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1))
 

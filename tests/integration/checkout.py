@@ -169,9 +169,10 @@ class Checkout:
         """The tasks of roles, as `role : task`, of the last run."""
         return set(re.findall(r"^TASK \[(\w+ : .*?)\]", self.logs()[-1], re.MULTILINE))
 
-    def logs(self) -> list[str]:
-        """What every run of the roles printed, in order."""
-        runs = sorted(self.files.glob("runs/*/artifacts/*/stdout"), key=lambda run: run.stat().st_mtime)
+    def logs(self, since: float = 0) -> list[str]:
+        """What runs of the roles printed that ended after SINCE (s since 1970), in order; ten are kept."""
+        found = [(run.stat().st_mtime, run) for run in self.files.glob("runs/*/artifacts/*/stdout")]
+        runs = [run for ended, run in sorted(found) if ended > since]
         return [run.read_text(errors="replace") for run in runs]
 
 
