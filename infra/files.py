@@ -52,7 +52,7 @@ def given_file(declared: str) -> Path:
 
 
 def given_files(*declared: str | None) -> dict[str, str]:
-    """Each of those files → its SHA-256, empty for one that is not there: by that its readers run again."""
+    """Each of those files → its SHA-256, empty for one that is not there: by that their readers run again."""
     paths = {one: given_file(one) for one in declared if one}
     return {one: content_hash(path) if path.is_file() else "" for one, path in paths.items()}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from infra import ROOT, capabilities
 from infra.drift.assembly import probe_source
-from infra.files import tree_hash, value_hash
+from infra.files import given_files, tree_hash, value_hash
 from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
@@ -84,10 +84,11 @@ class Inputs:
 
     def _of_role(self, role: str) -> str:
         if role not in self._common:
-            reads = capabilities.roles()[role].reads
+            ours = capabilities.roles()[role]
             section = self.contract.sections.get(capabilities.owners()[role])
-            read = reads and reads(self.contract)
-            self._common[role] = value_hash([getattr(section, "version", None), read])
+            read = ours.reads and ours.reads(self.contract)
+            copied = given_files(*ours.files(self.contract))
+            self._common[role] = value_hash([getattr(section, "version", None), read, copied])
         return self._common[role]
 
 

@@ -12,7 +12,7 @@ A capability is a package below `infra/capabilities/`:
     tools           programs that no package brings, a line each (toolchain/setup.sh)
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -38,6 +38,10 @@ def _nothing(_contract: Contract, _host: str) -> Mapping[str, SecretKind]:
     return {}
 
 
+def _no_files(_contract: Contract) -> Iterable[str | None]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Role:
     """A role of Ansible's that the capability brings, and the hosts that take it.
@@ -53,10 +57,9 @@ class Role:
     leaves: str = ""
     """What is lost when it leaves a host: then it leaves with the user's consent only. Empty: nothing is."""
     reads: Callable[[Contract], Any] | None = None
-    """What it reads beside its own variables, as a JSON value: other hosts', files that are declared.
-
-    None for a role that reads nothing else.
-    """
+    """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
+    files: Callable[[Contract], Iterable[str | None]] = _no_files
+    """Files on this machine that the declaration names and the role copies: what is in them counts."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.capabilities.containers.section import ContainersSection, Registry, Runtime
-from infra.files import given_file, given_files
+from infra.files import given_file
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -15,16 +15,15 @@ def _pools(contract: Contract) -> dict[str, Runtime]:
     return section.pools if section else {}
 
 
-def _authorities(contract: Contract) -> dict[str, str]:
-    registries = (one for pool in _pools(contract).values() for one in pool.registries)
-    return given_files(*(one.ca_file for one in registries))
+def _authorities(contract: Contract) -> list[str | None]:
+    return [one.ca_file for pool in _pools(contract).values() for one in pool.registries]
 
 
 ROLES = (
     Role(
         "container_runtime",
         lambda contract: HostSet(pools=tuple(_pools(contract))),
-        reads=_authorities,
+        files=_authorities,
     ),
 )
 

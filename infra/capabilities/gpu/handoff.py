@@ -5,7 +5,7 @@ from typing import Any
 from infra.capabilities.gpu.known import PRODUCTS
 from infra.capabilities.gpu.packages import GIVEN_KEY, PATTERNS, SOURCES
 from infra.capabilities.gpu.section import GpuPool, GpuSection
-from infra.files import given_file, given_files
+from infra.files import given_file
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -17,11 +17,11 @@ def _pools(contract: Contract) -> dict[str, GpuPool]:
     return section.pools if section else {}
 
 
-def _keys(contract: Contract) -> dict[str, str]:
-    return given_files(*(pool.key_file for pool in _pools(contract).values()))
+def _keys(contract: Contract) -> list[str | None]:
+    return [pool.key_file for pool in _pools(contract).values()]
 
 
-ROLES = (Role("cuda_base", lambda contract: HostSet(pools=tuple(_pools(contract))), reads=_keys),)
+ROLES = (Role("cuda_base", lambda contract: HostSet(pools=tuple(_pools(contract))), files=_keys),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

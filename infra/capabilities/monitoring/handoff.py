@@ -17,7 +17,7 @@ from infra.capabilities.monitoring.section import (
     MonitoringSection,
     source_uid,
 )
-from infra.files import given_file, given_files
+from infra.files import given_file
 from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -55,9 +55,9 @@ def _told(contract: Contract, _host: str) -> dict[str, SecretKind]:
     return {**SECRETS, **dict.fromkeys(section.given_secrets(), "given")}
 
 
-def _grafana_key(contract: Contract) -> dict[str, str]:
+def _grafana_key(contract: Contract) -> list[str | None]:
     section = contract.section(MonitoringSection)
-    return given_files(section.grafana.key_file) if section and section.grafana else {}
+    return [section.grafana.key_file] if section and section.grafana else []
 
 
 ROLES = (
@@ -68,7 +68,7 @@ ROLES = (
         "grafana",
         _grafana_host,
         lambda _contract, _host: {**SECRETS, **GRAFANA_SECRETS},
-        reads=_grafana_key,
+        files=_grafana_key,
         leaves="its users, and the dashboards and settings that somebody made in it",
     ),
 )
