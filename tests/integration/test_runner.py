@@ -251,6 +251,19 @@ def test_no_secret_is_left_behind(runner: Runner, monkeypatch: pytest.MonkeyPatc
     assert "PRIVATE KEY" not in left
 
 
+def test_what_a_task_starts_here_may_run_on_every_cpu(runner: Runner) -> None:
+    task = f"""
+- hosts: all
+  gather_facts: false
+  tasks:
+    - name: Count
+      ansible.builtin.shell: test "$(nproc)" -eq {len(os.sched_getaffinity(0))}
+      delegate_to: localhost
+      vars: {{ansible_connection: local}}
+"""
+    assert not runner(task, "a").failed
+
+
 def test_nothing_private_outlives_its_run(runner: Runner, memory: Path) -> None:
     assert not runner(PING, "a", extra_vars={"token": SECRET}).failed
     assert not started_processes(str(memory))

@@ -48,6 +48,7 @@ def tried_again(connect: Callable[[Any, Any], None]) -> Callable[[Any, Any], Non
 
 
 try:
+    from ansible_mitogen import affinity
     from ansible_mitogen.connection import Connection
     from ansible_mitogen.loaders import strategy_loader
     from ansible_mitogen.strategy import StrategyMixin
@@ -55,6 +56,9 @@ except ImportError:
     Bases: tuple[Any, ...] = (Linear,)
 else:
     Bases = (StrategyMixin, strategy_loader.get("linear", class_only=True))
+    # Mitogen would pin every process to one CPU; where there are two, all of Ansible's to the second one, and
+    # with them for good what a task starts, such as the containers of a molecule scenario.
+    affinity.policy = affinity.Policy()
     if not hasattr(Connection._connect_stack, "__wrapped__"):  # Ansible may load a plugin twice
         Connection._connect_stack = tried_again(Connection._connect_stack)
 
