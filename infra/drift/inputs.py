@@ -51,12 +51,7 @@ def role_inputs(
     (read from the stack's files without `fingerprint`). Variables given on a command line are not part of it.
     Of a node's secret only whether the controller has it: where it was lost, roles that name it are stale.
     """
-    known = Inputs(contract, identities, fingerprint)
-    found: dict[str, dict[str, str]] = {name: {} for name in contract.hosts}
-    for role in role_order():
-        for name in role_hosts(contract, role):
-            found[name][role] = known.of(name, role)
-    return found
+    return Inputs(contract, identities, fingerprint).all()
 
 
 class Inputs:
@@ -69,6 +64,14 @@ class Inputs:
         self.fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
         self.seen = Seen(contract, overrides(contract.stack))
         self._common: dict[str, str] = {}
+
+    def all(self) -> dict[str, dict[str, str]]:
+        """Host → role → hash."""
+        found: dict[str, dict[str, str]] = {name: {} for name in self.contract.hosts}
+        for role in role_order():
+            for name in role_hosts(self.contract, role):
+                found[name][role] = self.of(name, role)
+        return found
 
     def of(self, host: str, role: str) -> str:
         """One hash over all that the role's work on the host depends on."""
@@ -154,15 +157,11 @@ class Seen:
         self._groups: dict[str, set[str]] = {}
         self._shared: dict[tuple[str, frozenset[str]], str] = {}
         self._hashes: dict[str, dict[str, str]] = {}
+        self._named = frozenset(file.of for file in beside.files)
+        self._users: dict[tuple[frozenset[str], frozenset[str]], str] = {}
 
-    def variables(self, host: str, names: frozenset[str]) -> list[Any]:
-        """Its own address, its variables, its groups' and the user's."""
-        own = self.own[host]
-        given = {name: value for name, value in own.items() if name in names}
-        return [own["ansible_host"], given, self._of_pool(host, names), self._user(host, names)]
-
-    def by_name(self, host: str, names: frozenset[str]) -> list[str]:
-        """The same of few names of many: each value is hashed once."""
+    def variables(self, host: str, names: frozenset[str]) -> list[str]:
+        """Its own address, and its variables, its groups' and the user's, each value hashed once."""
         own = self.own[host]
         hashes = self._hashes.get(host)
         if hashes is None:
@@ -182,8 +181,10 @@ class Seen:
         return known
 
     def _user(self, host: str, names: frozenset[str]) -> str:
-        groups = self._groups_of(host) if self.beside.files else ()
-        return self.beside.of(names, groups, self.known)
+        groups = self._named.intersection(self._groups_of(host)) if self._named else self._named
+        if (known := self._users.get((groups, names))) is None:
+            known = self._users[groups, names] = self.beside.of(names, groups, self.known)
+        return known
 
     def _groups_of(self, host: str) -> set[str]:
         if not self._groups:

@@ -33,15 +33,14 @@ TasksOf = Callable[[str], Mapping[str, str]]
 """Role → its tasks with a hash of what each depends on."""
 
 
-def probe_request(manifest: Manifest, claims: list[Record]) -> dict[str, Any]:
-    """The probe's request that reads every claim's values. MANIFEST has what stays beside them."""
+def probe_request(salt: str, claims: list[Record], standing: Iterable[Entry]) -> dict[str, Any]:
+    """The probe's request that reads every claim's values. STANDING: what stays sealed beside them."""
     entries = []
     for claim in claims:
         kind = kind_of(claim["kind"], claim["key"])
         entries.append([claim["kind"], claim["key"], kind.asking(claim), {}])
-    parts = manifest.roles.values()
-    known = known_keys((entry.kind, entry.key) for part in parts for entry in part.entries)
-    return {"mode": "seal", "salt": manifest.salt, "entries": entries, "known": known}
+    known = known_keys((entry.kind, entry.key) for entry in standing)
+    return {"mode": "seal", "salt": salt, "entries": entries, "known": known}
 
 
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:
@@ -169,13 +168,12 @@ class HostSeal:
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""
-        standing = self.manifest.model_copy(deep=True)
-        for role in self.manifest.roles.keys() - self.inputs.keys():
-            standing.roles.pop(role)
-        for role, record in self.records.items():
-            if record["whole"] and role in standing.roles:
-                standing.roles[role].entries = left_out_of(standing.roles[role], record)
-        return probe_request(standing, [claim for _role, claim in self.claims])
+        standing: list[Entry] = []
+        for role, part in self.manifest.roles.items():
+            record = self.records.get(role)
+            if role in self.inputs:
+                standing += left_out_of(part, record) if record and record["whole"] else part.entries
+        return probe_request(self.manifest.salt, [claim for _role, claim in self.claims], standing)
 
     def merge(self, answer: Mapping[str, Any]) -> None:
         """Take the probe's answer in. TripError when the probe did not get through."""

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from infra import ROOT
-from infra.drift.inputs import Inputs, role_inputs
+from infra.drift.inputs import Inputs
 from infra.drift.journal import keep_changes
 from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal, Record
@@ -56,8 +56,8 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     """Seal many hosts at once; the problems, one line each."""
     contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
     trips, identities = Trips(contract), load_identities(stack)
-    tasks = TaskInputs(Inputs(contract, identities))
-    inputs = role_inputs(contract, identities)
+    known = Inputs(contract, identities)
+    tasks, inputs = TaskInputs(known), known.all()
     gate = asyncio.Semaphore(AT_ONCE)
     problems: list[str] = []
     deadline = time.monotonic() + LIMIT_S
@@ -78,10 +78,10 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
                 problems.append(f"{host}: not sealed: {why(error)}")
 
     # What tasks on other nodes may have made is sealed after it was sealed there.
-    known = {host: records for host, records in hosts.items() if host in inputs}
-    last = [host for host, records in known.items() if any(map(waits_for_others, records.values()))]
-    for part in ([host for host in known if host not in last], last):
-        await asyncio.gather(*(one(host, known[host]) for host in part))
+    recorded = {host: records for host, records in hosts.items() if host in inputs}
+    last = [host for host, records in recorded.items() if any(map(waits_for_others, records.values()))]
+    for part in ([host for host in recorded if host not in last], last):
+        await asyncio.gather(*(one(host, recorded[host]) for host in part))
     return problems
 
 

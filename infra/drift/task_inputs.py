@@ -16,7 +16,7 @@ from infra import ROOT
 from infra.drift.inputs import Inputs, sources_of
 from infra.files import tree_hash, value_hash
 from infra.inventory.roles import roles_within
-from infra.inventory.steps import Step, steps, values, words_in
+from infra.inventory.steps import Step, steps, texts_in, values, words_in
 
 OF_TASKS = frozenset(("tasks", "templates", "files", "defaults", "vars", "handlers"))
 """Folders of a role of which each task depends on what it names; what else changes there, all tasks do."""
@@ -42,7 +42,7 @@ class TaskInputs:
         beside = self.inputs.beside_files(host, role)
         found: dict[str, list[Any]] = {}
         for step in self.known(role):
-            given = self.inputs.seen.by_name(host, step.names)
+            given = self.inputs.seen.variables(host, step.names)
             found.setdefault(step.task, []).append([step.written, given])
         return {task: value_hash([beside, parts]) for task, parts in found.items()}
 
@@ -150,18 +150,6 @@ def _is_computed(value: Any) -> bool:
         src = str(value.get("src", ""))
         return ("{{" in src and not src.startswith("/")) or any(map(_is_computed, value.values()))
     return isinstance(value, list | tuple) and any(map(_is_computed, value))
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)
 
 
 def _rest(role: str) -> str:

@@ -4,7 +4,7 @@ Ansible lets them win. What they say of one role is no reason to run another one
 as that needs it: which names a file sets, for which group or host.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import yaml
 from infra import ROOT
 from infra.files import tree_hash, value_hash
 from infra.ground.variable_files import KINDS, VariableFile, variable_files
+from infra.inventory.steps import texts_in
 
 TEMPLATE = ("{{", "{%")
 
@@ -85,15 +86,4 @@ def _plain(value: Any) -> Any:
 
 
 def _is_template(value: Any) -> bool:
-    return any(mark in text for text in _texts(value) for mark in TEMPLATE)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from (*_texts(key), *_texts(item))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
+    return any(mark in text for text in texts_in(value) for mark in TEMPLATE)

@@ -124,11 +124,16 @@ def _listed(value: Any) -> list[Any]:
 
 def words_in(value: Any) -> set[str]:
     """Every word in a value's texts that may be a variable's name."""
-    if isinstance(value, Mapping):
-        return {word for item in (*value, *value.values()) for word in words_in(item)}
-    if isinstance(value, list | tuple):
-        return {word for item in value for word in words_in(item)}
-    return set(WORD.findall(value)) if isinstance(value, str) else set()
+    return {word for text in texts_in(value) for word in WORD.findall(text)}
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a value, keys among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            yield from texts_in(item)
 
 
 def read_yaml(path: Path) -> Any:

@@ -21,6 +21,7 @@ from infra.drift import findings, report, scan, seal, trip
 from infra.drift import manifest as manifests
 from infra.drift.assembly import PYTHON, script
 from infra.drift.findings import HostReport, text_diff
+from infra.drift.inputs import Inputs
 from infra.drift.looks import TEXT_LIMIT_BYTES
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.page import DriftPage
@@ -125,7 +126,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         folder = tmp_path_factory.mktemp("checkout")
         patch.setattr(manifests, "ROOT", folder)
         patch.setattr(seal, "load_contract", lambda _path: CONTRACT)
-        patch.setattr(seal, "role_inputs", lambda _contract, _identities: INPUTS)
+        patch.setattr(Inputs, "all", lambda _known: INPUTS)
 
         async def open_way(_trips: trip.Trips, host: str) -> Way:
             await asyncio.sleep(0)

@@ -7,9 +7,6 @@ from infra.declaration.containers import ContainerRuntimeSpec
 from infra.ground.capability import Capability, Planned, Report
 from infra.ground.nodes import pool_key
 
-STORAGE = {"podman": "/var/lib/containers/storage", "containerd": "/var/lib/containerd"}
-"""Engine → the folder that it takes by itself."""
-
 
 class Containers(Capability[ContainersSection]):
     """Where a pool declares `container_runtime`."""
@@ -40,7 +37,7 @@ def _runtime(declared: ContainerRuntimeSpec, pool: NodePoolSpec) -> Runtime:
     return Runtime(
         engine=declared.engine,
         registries=tuple(Registry(**one.model_dump()) for one in declared.registries),
-        storage_path=declared.storage_path or STORAGE[declared.engine],
+        storage_path=declared.storage_path,
         gpus=pool.gpus * parts if stack and stack.container_toolkit else 0,
     )
 
@@ -49,7 +46,8 @@ def in_words(runtime: Runtime) -> str:
     """Everything of one pool, in a line."""
     mirrored = [f"{one.name} by {', '.join(one.mirrors)}" for one in runtime.registries if one.mirrors]
     gpus = f"{runtime.gpus} GPUs or parts of them by CDI" if runtime.gpus else "no GPUs by CDI"
-    return "; ".join([f"{runtime.engine} in {runtime.storage_path}", gpus, *mirrored])
+    where = f" in {runtime.storage_path}" if runtime.storage_path else ""
+    return "; ".join([f"{runtime.engine}{where}", gpus, *mirrored])
 
 
 CAPABILITY = Containers()

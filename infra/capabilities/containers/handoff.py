@@ -34,10 +34,10 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         group_name("pool", key): {
             "container_runtime_engine": one.engine,
             "container_runtime_registries": [_registry(each) for each in one.registries],
-            "container_runtime_storage_path": one.storage_path,
             "container_runtime_gpus": one.gpus,
             "container_runtime_gpus_simulated": contract.pools[key].gpus_simulated,
         }
+        | ({"container_runtime_storage_path": one.storage_path} if one.storage_path else {})
         for key, one in _pools(contract).items()
     }
     return {"container_runtime": found} if found else {}

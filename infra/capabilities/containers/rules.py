@@ -12,7 +12,7 @@ SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
 )
 """Folders at the top where images have no place."""
-FOLDER = re.compile(r"(/[A-Za-z0-9_.-]+){2,}")
+FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}")
 
 
 class RegistriesAreNamedOnce:
@@ -52,8 +52,7 @@ class ImagesHaveAPlace:
             if folder is None:
                 continue
             at = f"{path}.container_runtime.storage_path"
-            top, _, rest = folder.removeprefix("/").partition("/")
-            if not FOLDER.fullmatch(folder) or top in SYSTEM or ".." in rest.split("/"):
+            if not FOLDER.fullmatch(folder) or folder.split("/")[1] in SYSTEM:
                 message = f"{show(folder)} is not a whole path to a folder that images may fill"
                 yield Problem(at, message, show(folder), suggestion="/srv/containers")
             elif pool.scratch and f"{folder}/".startswith(f"{pool.scratch.path.rstrip('/')}/"):

@@ -18,7 +18,8 @@ class Runtime(Part):
 
     engine: Literal["podman", "containerd"]
     registries: tuple[Registry, ...]
-    storage_path: str
+    storage_path: str | None = None
+    """None for the engine's own."""
     gpus: int
     """Devices that containers can be given by CDI; 0 where nothing describes them."""
 

@@ -87,7 +87,8 @@ def test_images_lie_where_they_shall(host: Host, expect: Expect) -> None:
     if expect.container_runtime_engine == "podman":
         assert host.check_output("podman info --format '{{.Store.GraphRoot}}'") == folder
     else:
-        assert f'root = "{folder}"' in host.check_output("containerd config dump")
+        listed = host.check_output("ctr plugins list --detailed id==native")
+        assert folder in listed, "as the daemon that runs has it"
 
 
 @pytest.mark.experiment
@@ -136,6 +137,8 @@ def test_mirrors_are_asked_first(host: Host, expect: Expect, verdict: VerdictRec
             for name, text in files.items()
         }
     assert found == wanted
+    if expect.container_runtime_engine == "containerd":
+        verdict.rendered("containerd reads these files at each pull, and tells nobody what it read")
 
 
 @pytest.mark.experiment
