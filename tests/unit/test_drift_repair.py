@@ -1,5 +1,6 @@
 """What a repair does beyond running roles, planned from what a scan found."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import asyncssh
 import pytest
 
 from infra.drift.findings import Difference, HostReport, RoleReport
+from infra.drift.kinds.unit import unmask
 from infra.drift.looks import shown_key
 from infra.drift.manifest import Entry, Manifest, RoleManifest, UncoveredTask
 from infra.drift.repair import HostPlan, Obstacles, host_plan, in_words, keep_login
@@ -118,8 +120,8 @@ def test_a_programs_other_settings_name_where_to_look() -> None:
 def test_a_mask_is_taken_off_and_no_file_is_blamed_for_it() -> None:
     found = {"load": "masked", "fragment": "/etc/systemd/system/x.service"}
     plan = plan_for("unit", "x.service", {"load": "loaded", "fragment": "/usr/lib/x.service"}, found)
-    unmask = {"what": "unmasked x.service", "argv": ["systemctl", "unmask", "x.service"]}
-    assert (plan.obstacles.commands, plan.obstacles.added) == ([unmask], [])
+    taken_off = {"what": "unmasked x.service", "argv": [*unmask("x.service")]}
+    assert (plan.obstacles.commands, plan.obstacles.added) == ([taken_off], [])
 
 
 def test_a_foreign_drop_in_is_moved_away_and_the_unit_started_again() -> None:
@@ -227,8 +229,8 @@ def test_an_older_package_is_updated_and_only_a_named_version_is_brought_back_as
 def test_a_mask_until_the_next_boot_is_taken_off_as_well() -> None:
     found = {"load": "masked", "enabled": "masked-runtime"}
     plan = plan_for("unit", "x.service", {"load": "loaded", "enabled": "enabled"}, found)
-    unmask = {"what": "unmasked x.service", "argv": ["systemctl", "unmask", "--runtime", "x.service"]}
-    assert plan.obstacles.commands == [unmask]
+    taken_off = {"what": "unmasked x.service", "argv": [*unmask("--runtime", "x.service")]}
+    assert plan.obstacles.commands == [taken_off]
 
 
 def test_a_file_that_no_program_has_read_is_not_written_again_for_a_stranger() -> None:
@@ -311,3 +313,32 @@ def test_tasks_that_a_program_reads_run_whatever_else_differs() -> None:
     report.roles["base"] = RoleReport("drift", [gone, says])
     plan = host_plan(report, Manifest(host="n", roles={"base": RoleManifest(entries=entries)}))
     assert plan.settled == {"base": ["Write"]}
+
+
+@pytest.mark.parametrize(
+    ("state", "names", "meanwhile"),
+    [
+        ("active", "x.service x-too.service", False),
+        ("active", "x.service", True),
+        ("inactive", "x.service", False),
+    ],
+)
+def test_a_daemon_stops_while_its_unit_gets_a_name_back_that_it_lost_by_a_mask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, names: str, meanwhile: bool
+) -> None:
+    folder, stub = tmp_path / "units", tmp_path / "systemctl"
+    folder.mkdir()
+    for name, target in {"x-too.service": "x.service", "y-too.service": "y.service"}.items():
+        (folder / name).symlink_to(Path("/usr/lib", target))
+    said = f"*=Names) echo {names} ;; *=ActiveState) echo {state}"
+    stub.write_text(
+        f"#!/bin/sh\ncase $* in show*) case $2 in {said} ;; esac; exit ;; esac\n"
+        f"echo $* >>{tmp_path}/calls\n[ $1 != unmask ] || exit 3\n"
+    )
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    argv = [word.replace("/etc/systemd/system", str(folder)) for word in unmask("--runtime", "x.service")]
+    assert subprocess.run(argv, check=False).returncode == 3, "as systemctl ended"
+    calls = (tmp_path / "calls").read_text().splitlines()
+    unmasked = "unmask --runtime x.service"
+    assert calls == (["stop x.service", unmasked, "start x.service"] if meanwhile else [unmasked])

@@ -29,6 +29,11 @@ AS_PACKAGED = "as its package brought it"
 DPKG_INFO = "/var/lib/dpkg/info/"
 
 
+def unmask(*words: str) -> tuple[str, ...]:
+    """The command that unmasks a unit; `words` are systemctl's."""
+    return ("sh", "-c", UNMASK, "unmask", *words)
+
+
 def look_at_unit(node: Look, key: str, how: How) -> Found:
     """A unit's state, enablement and files; all units are asked for at once."""
     units = node.once("units", lambda: all_units(node.keys_of("unit")))
@@ -128,6 +133,24 @@ REINSTALL = (
     *("apt-get", "install", "--reinstall", "--yes", "--quiet", "--no-install-recommends"),
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
 )
+UNMASK = """
+for unit; do :; done
+of() { systemctl show --property="$1" --value "$unit"; }
+names=" $(of Names) "
+stopped=
+for alias in $(find /etc/systemd/system -maxdepth 1 -type l -lname "*/$unit" -printf '%f '); do
+  case $names in *" $alias "*) continue ;; esac
+  [ "$(of ActiveState)" != active ] || stopped=$unit
+done
+[ -z "$stopped" ] || systemctl stop "$stopped"
+systemctl unmask "$@"
+ended=$?
+[ -z "$stopped" ] || systemctl start "$stopped"
+exit $ended
+"""
+"""Unmasks a unit, the last argument. A masked unit may have lost another name that it had (sshd.service of
+ssh.service). As it gets it back, systemd 257 may forget that its daemon runs: a second one is started, fails,
+and takes away what the first one needs, so that nobody gets in by SSH. Such a daemon is stopped meanwhile."""
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect")
 
 
@@ -193,7 +216,7 @@ class Unit(Kind):
         """A mask, added files, a packaged file that was edited, a definition to be read again."""
         if difference.found.get("load") == "masked":
             runtime = ["--runtime"] * (difference.found.get("enabled") == "masked-runtime")
-            found.run(f"unmasked {difference.key}", "systemctl", "unmask", *runtime, difference.key)
+            found.run(f"unmasked {difference.key}", *unmask(*runtime, difference.key))
             return
         fragment = difference.found.get("fragment")
         paths = added(difference, "dropins") + [fragment] * bool(fragment)
