@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 KEPT = Path("/var/lib/causeway/before")
+EXTENDED_STATES = Path("/var/lib/apt/extended_states")
+"""Where apt keeps which packages came for others."""
 LOOKED_AT = {
     **{"/": 2, "/usr": 3, "/var": 4, "/opt": 3, "/srv": 3, "/home": 3, "/root": 4},
     **{"/etc": 12, "/usr/local": 6, "/usr/lib/systemd": 3, "/run/systemd": 3},
@@ -158,13 +160,23 @@ def packages() -> dict[str, dict[str, Any]]:
         "--show",
         "--showformat=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
     )
-    came = set(said("apt-mark", "showauto").split())
+    came = came_for_others()
     found = {}
     for line in lines.splitlines():
         name, version, want, status = line.split("\t")
         if status == "installed":
             found[name] = {"version": version, "held": want == "hold", "auto": name in came}
     return found
+
+
+def came_for_others() -> set[str]:
+    """Packages that nobody asked for by name; `apt-mark` works out all lists before it says them."""
+    try:
+        stanzas = EXTENDED_STATES.read_text().split("\n\n")
+    except OSError:
+        return set()
+    fields = [dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line) for stanza in stanzas]
+    return {field["Package"] for field in fields if field.get("Auto-Installed") == "1"}
 
 
 def units() -> dict[str, list[str]]:

@@ -10,6 +10,7 @@ import pytest
 from infra.providers.local import names
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
+from playbooks.module_utils import causeway_prior
 
 PROVES = ("local",)
 
@@ -94,6 +95,22 @@ def test_node_cannot_set_the_host_s_clock_or_load_modules(node: str) -> None:
 
 def test_small_packages_install_without_fetching_the_lists(node: str) -> None:
     assert "Inst chrony" in within(node, "apt-get install --simulate chrony")
+
+
+@pytest.mark.usefixtures("node")  # removes it
+def test_apt_need_not_work_its_lists_out_anew() -> None:
+    said = within(start_node(), "apt-cache -o Debug::pkgCacheGen=yes policy chrony 2>&1")
+    assert "is valid" in said
+    assert "NOT valid" not in said
+
+
+def test_apt_keeps_which_packages_came_for_others_where_the_look_before_roles_reads_it(
+    node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "extended_states"
+    kept.write_text(within(node, f"cat {causeway_prior.EXTENDED_STATES}"))
+    monkeypatch.setattr(causeway_prior, "EXTENDED_STATES", kept)
+    assert sorted(causeway_prior.came_for_others()) == within(node, "apt-mark showauto").split()
 
 
 def test_restarted_node_keeps_its_host_key(node: str) -> None:

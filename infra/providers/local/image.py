@@ -13,6 +13,7 @@ import hashlib
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,15 +122,17 @@ def _build(tar: Path) -> None:
     command = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
         f"--include={','.join(packages())}",
-        # Roles install small packages without fetching the lists again on each node.
-        *("--skip=cleanup/apt/lists", '--aptopt=Acquire::Languages "none"'),
+        # Roles install small packages without fetching the lists, or working them out, again on each node.
+        *("--skip=cleanup/apt/lists,cleanup/apt/cache", '--aptopt=Acquire::Languages "none"'),
         f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(RECIPE / "setup.sh"))}',
         *(SUITE, str(part), *SOURCES),
     ]
     try:
         # The root is unpacked there first; /tmp may be a small tmpfs, and apt's own user cannot enter /root.
         hint = "check that http://deb.debian.org/debian/ answers"
-        run(command, hint=hint, timeout_s=BUILD_LIMIT_S, env={"TMPDIR": str(SCRATCH)})
+        # No file of the image is younger than this; setup.sh has to know.
+        env = {"TMPDIR": str(SCRATCH), "SOURCE_DATE_EPOCH": str(int(time.time()))}
+        run(command, hint=hint, timeout_s=BUILD_LIMIT_S, env=env)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
