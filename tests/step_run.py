@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".causeway" / "logs" / "tests"
 AT_ONCE = 4
 """Of two cores: a step waits for half of its time, for services to start and for peers to answer."""
-LIMIT_S = 2400  # a step that takes longer hangs
+LIMIT_S = 3600  # a step that takes longer hangs: the longest takes half of it, on a busy machine
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
 SHOWN_FAILURES, SHOWN_CHARACTERS = 10, 300

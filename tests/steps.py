@@ -23,7 +23,7 @@ from pathlib import Path
 from infra import capabilities
 from infra.inventory.roles import roles_within
 from tests import leftovers, minutes, outcomes, seed
-from tests.step_run import AT_ONCE, LIMIT_S, LOGS, ROOT, Run, Step
+from tests.step_run import AT_ONCE, LOGS, ROOT, Run, Step
 
 LINT_OPTIONS = ("--offline", "--nocolor", "-q", "--strict", "--profile", "production")
 PYTEST = ("python", "-m", "pytest", "-p", "no:cacheprovider")
@@ -50,13 +50,14 @@ FEATURE = re.compile(r"\bfeature_(\w+)")
 ALONE = ("test_local_engine", "test_vm", "test_wan")
 """Test files that compare rates and round trips with what is declared, or emulate every instruction of two
 machines: no other load beside them. They come last, so that the run is drained once."""
-LONG = (
-    "integration-drift",
-    "integration-existing",
-    "integration-survival",
-    "integration-default-stack",
-)
-"""Steps that take minutes, where no earlier run on this machine has told what each takes."""
+LONG = {
+    **{"integration-drift": 1200, "integration-existing": 1100, "integration-default-stack": 1100},
+    **{"integration-storage": 1100, "integration-consul": 1000, "integration-monitoring": 900},
+    **{"integration-stack": 800, "integration-drift-truth": 750, "integration-leave": 620},
+    **{"integration-survival": 530, "integration-image": 470, "molecule-ceph-alternative": 420},
+    **{"integration-existing-wan": 350, "molecule-ceph-default": 340, "molecule-cuda_base-alternative": 240},
+}
+"""Seconds that the longest steps take beside others, where no earlier run on this machine has told."""
 GUESS_S = 120
 """What a step is taken to last of which nothing is known."""
 TOOLS = re.compile(r"^TOOLS = \((.*?)\)", re.MULTILINE)
@@ -74,11 +75,9 @@ def all_steps() -> list[Step]:
     return [NODE_IMAGE, *quick_tests, *QUICK, *sorted(nodes, key=_turn)]
 
 
-def _turn(step: Step) -> tuple[int, int]:
+def _turn(step: Step) -> int:
     """Where a step stands among those that need nodes."""
-    if step.name in LONG:
-        return 0, LONG.index(step.name)
-    return 3 if step.alone else 2 if step.late else 1, 0
+    return 2 if step.alone else 1 if step.late else 0
 
 
 def longest_first(steps: list[Step], took_s: Mapping[str, float], *, obtained: bool) -> list[Step]:
@@ -90,11 +89,10 @@ def longest_first(steps: list[Step], took_s: Mapping[str, float], *, obtained: b
 
     def turn(step: Step) -> tuple[int, float]:
         if step.quick or step.ground:
-            return 0, 0
-        stage, place = _turn(step)
-        stage = 1 if stage == 2 and obtained else max(stage, 1)
-        known_s = LIMIT_S - place if step.name in LONG else GUESS_S
-        return stage, 0 if step.alone else -took_s.get(step.name, known_s)
+            return -1, 0
+        if step.alone:
+            return _turn(step), 0
+        return _turn(step) * (not obtained), -took_s.get(step.name, LONG.get(step.name, GUESS_S))
 
     return sorted(steps, key=turn)
 

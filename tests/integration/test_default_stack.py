@@ -32,7 +32,7 @@ def said(checkout: Checkout) -> str:
     # Somebody who has the stack, too, commits the file as Pulumi left it.
     checkout.declaration.write_text(without_salt(text) + OTHERS_SALT)
     commit(checkout.folder)
-    return checkout.up()
+    return checkout.run("up", checkout.stack)
 
 
 def test_the_salt_of_anothers_passphrase_is_made_anew(checkout: Checkout, said: str) -> None:

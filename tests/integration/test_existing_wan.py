@@ -88,7 +88,7 @@ def stands(checkout: Checkout, machines: Machines, shared: str) -> str:
     ]
     cluster = {"name": "mine", "regions": regions, "wan_links": links, "waves": [["tokyo", "shanghai"]]}
     checkout.declare({**cluster, "discovery": {"kind": "consul"}})
-    return checkout.up()
+    return checkout.run("up", checkout.stack)
 
 
 def way(checkout: Checkout) -> str:

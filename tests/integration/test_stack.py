@@ -22,7 +22,7 @@ def standing(checkout: Checkout) -> str:
     """What the first `up` printed."""
     checkout.declare(two_regions(checkout))
     commit(checkout.folder)
-    return checkout.up()
+    return checkout.run("up", checkout.stack)
 
 
 def changed(cluster: dict[str, Any], region: int, **changes: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_a_missing_iperf3_fails_the_measurement_and_not_the_stack(checkout: Chec
         assert found["lacking"] == "no iperf3 on tokyo-control-0: install it (apt-get install iperf3)"
         assert found["rtt_ms"] >= 20
         assert found["configured"] is None
-        assert found["lacking"] in checkout.up()
+        assert found["lacking"] in checkout.up("--measure")
     finally:
         checkout.on_node("tokyo-control-0", "mv", away, tool)
 
