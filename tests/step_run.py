@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".causeway" / "logs" / "tests"
 AT_ONCE = 4
 """Of two cores: a step waits for half of its time, for services to start and for peers to answer."""
+LARGE_AT_ONCE = 2
+"""Of those whose services work all the time: the longer each stands, the more of that is for nothing."""
 LIMIT_S = 3600  # a step that takes longer hangs: the longest takes half of it, on a busy machine
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
@@ -33,6 +35,8 @@ class Step:
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
     """Measures time, or takes all that a machine has."""
+    large: bool = False
+    """Has a cluster whose services work all the time, whether a test looks or not."""
     late: bool = False
     """Needs what is still being obtained while the first steps run."""
     ground: bool = False
@@ -126,7 +130,9 @@ class Run:
         ready = (
             step
             for step in self.waiting
-            if step.name not in names and (step.quick or step.ground or not no_ground)
+            if step.name not in names
+            and (step.quick or step.ground or not no_ground)
+            and (not step.large or sum(one.large for one in running) < LARGE_AT_ONCE)
         )
         step = next(ready, None)
         if step is None or not running:

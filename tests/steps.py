@@ -58,6 +58,10 @@ LONG = {
     **{"integration-existing-wan": 350, "molecule-ceph-default": 340, "molecule-cuda_base-alternative": 240},
 }
 """Seconds that the longest steps take beside others, where no earlier run on this machine has told."""
+LARGE = tuple(
+    f"integration-{name}" for name in ("default-stack", "existing", "storage", "consul", "monitoring")
+)
+"""Steps with many nodes, or with daemons that are never idle."""
 GUESS_S = 120
 """What a step is taken to last of which nothing is known."""
 TOOLS = re.compile(r"^TOOLS = \((.*?)\)", re.MULTILINE)
@@ -143,7 +147,8 @@ def _test_files(kind: str) -> Iterator[Step]:
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
         late = bool(TOOLS.search(path.read_text()))
-        yield Step(name, command, quick=False, alone=alone, late=late, proves=proven_by(path))
+        large = name in LARGE
+        yield Step(name, command, quick=False, alone=alone, large=large, late=late, proves=proven_by(path))
 
 
 def proven_by(path: Path) -> tuple[str, ...]:

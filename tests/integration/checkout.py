@@ -31,7 +31,7 @@ from infra.pulumi_cli import without_salt
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
 RANGES = tuple(IPv4Network("10.208.0.0/12").subnets(new_prefix=16))
-PATIENCE_S = 1500
+PATIENCE_S = 2400
 """For one command: the machine may be busy with other tests."""
 STANDING = ("conmon", "vde_switch", "wirefilter", "qemu-system-x86")
 PREPARED = re.compile(r"^(PULUMI|ANSIBLE|MOLECULE)_|^(PYTHONPATH|VIRTUAL_ENV|CONTAINERS_CONF)$")

@@ -213,9 +213,22 @@ def test_what_took_longest_last_time_starts_first_and_alone_ones_stay_last() -> 
     assert order(obtained=False) == [*first, "new", "short", "consul", *last]
 
 
-def test_the_steps_that_are_said_to_be_long_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steps_that_are_said_to_be_long_or_large_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "ROOT", Path(steps.__file__).parents[1])
-    assert {*steps.LONG} <= {step.name for step in steps.all_steps() if not step.alone}
+    found = [step for step in steps.all_steps() if not step.alone]
+    assert {*steps.LONG} <= {step.name for step in found}
+    assert {*steps.LARGE} == {step.name for step in found if step.large}
+
+
+def test_two_large_steps_run_at_once_and_others_beside_them() -> None:
+    listed = [Step(name, ("true",), large=name.isupper()) for name in ("A", "B", "C", "d", "e", "f")]
+    run = Run(listed)
+    running: list[Step] = []
+    while step := run._next(running):
+        run.waiting.remove(step)
+        running.append(step)
+    assert [step.name for step in running] == ["A", "B", "d", "e"]
+    assert run._next([listed[0], *running[2:]]) == listed[2], "once one has ended"
 
 
 def test_unknown_word_names_the_nearest_step() -> None:
