@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from infra.capabilities import capabilities
-from infra.checks.leaving import LeaveNamesRoles
+from infra.checks.named_roles import ExcludedRolesAreSpared, LeaveNamesRoles
 from infra.declaration import ClusterSpec
 from infra.ground.problem import DeclarationError, Problem, Source
 from infra.ground.rule import Rule
@@ -12,6 +12,7 @@ from infra.ground.rules import RULES
 ALL_RULES: tuple[Rule, ...] = (
     *RULES,
     LeaveNamesRoles(),
+    ExcludedRolesAreSpared(),
     *(rule for one in capabilities() for rule in one.rules),
 )
 

@@ -170,6 +170,14 @@ class ScratchSpec(Spec):
     """Percent of the disk at which that ends."""
 
 
+class PoolRolesSpec(Spec):
+    """Which roles of Ansible's a pool's nodes take, where not all that the declaration asks for."""
+
+    what: ClassVar = "the roles of a pool"
+    exclude: tuple[str, ...] = ()
+    """Roles that its nodes do not take: what these would set stays yours. One that took it gives it back."""
+
+
 class NodePoolSpec(Spec):
     """Nodes of one kind that are made, changed and removed together."""
 
@@ -203,6 +211,8 @@ class NodePoolSpec(Spec):
     """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
     scratch: ScratchSpec | None = None
     """Node-local space for jobs; unset means none, or one that is somebody else's."""
+    roles: PoolRolesSpec = PoolRolesSpec()
+    """Which roles its nodes take; unset means all that the declaration asks for."""
     hosts: tuple[ExistingHost, ...] = ()
     """The machines, for the provider `existing` only; as many as `count`."""
 

@@ -38,6 +38,16 @@ def _nothing(_contract: Contract, _host: str) -> Mapping[str, SecretKind]:
     return {}
 
 
+def asked_for(_spec: ClusterSpec) -> str:
+    """Why most roles cannot be left out of a pool."""
+    return "others of what is declared ask for it: take out what declares it"
+
+
+def for_itself(_spec: ClusterSpec) -> str:
+    """Nothing else asks for it."""
+    return ""
+
+
 def _no_files(_contract: Contract) -> Iterable[str | None]:
     return ()
 
@@ -60,6 +70,8 @@ class Role:
     """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
     files: Callable[[Contract], Iterable[str | None]] = _no_files
     """Files on this machine that the declaration names and the role copies: what is in them counts."""
+    needed: Callable[[ClusterSpec], str] = asked_for
+    """Why no pool may leave it out, for the end of a sentence; empty where one may."""
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,8 @@ class PoolContract(Part):
     gpus_simulated: bool
     nics: int
     nic_gbps: int | None = None
+    excluded_roles: tuple[str, ...] = ()
+    """Roles that its nodes do not take."""
 
 
 class HostContract(Part):

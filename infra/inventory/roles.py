@@ -31,7 +31,10 @@ def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
     known = capabilities.roles()
     if role not in known:
         raise ValueError(f"{role} is not one of {', '.join(role_order())}")
-    return contract.members(known[role].hosts(contract))
+    members = contract.members(known[role].hosts(contract))
+    return tuple(
+        host for host in members if role not in contract.pools[contract.hosts[host].pool].excluded_roles
+    )
 
 
 @cache

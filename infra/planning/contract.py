@@ -7,7 +7,8 @@ from infra.planning.plan import Plan
 from infra.stack import stack_dir
 
 NOT_OF_POOLS = {
-    *("container_runtime", "count", "gpu_stack", "hosts", "nic_names", "node_kind", "scratch", "shm_gib"),
+    *("container_runtime", "count", "gpu_stack", "hosts", "nic_names", "node_kind", "roles", "scratch"),
+    "shm_gib",
 }
 """What a contract says of a pool elsewhere, or not at all."""
 
@@ -64,5 +65,6 @@ def _pool(region: RegionSpec, pool: NodePoolSpec) -> PoolContract:
         region=region.name,
         node_kind=region.node_kind(pool),
         gpus_simulated=region.provider.simulates_gpus and pool.gpus > 0,
+        excluded_roles=pool.roles.exclude,
         **pool.model_dump(exclude=NOT_OF_POOLS),
     )

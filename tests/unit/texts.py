@@ -53,7 +53,7 @@ MACHINES: dict[str, Any] = {
                 }
                 | ({"gpus": 8, "gpu_model": "h100-sxm"} if role == "gpu" else {})
                 | ({"scratch": {"path": "/scratch"}} if role == "gpu" else {})
-                | ({"container_runtime": CONTAINERS} if role == "gpu" else {})
+                | ({"container_runtime": CONTAINERS, "roles": {"exclude": ["roce"]}} if role == "gpu" else {})
                 for name, role, first in (
                     ("control", "control", 10), ("edge", "gateway", 20), ("gpu", "gpu", 30),
                     ("storage", "storage", 40),

@@ -20,7 +20,14 @@ def _addresses(contract: Contract) -> dict[str, str] | None:
 
 ALL = AdoptSpec()
 """As the role's own defaults have it."""
-ROLES = (Role("base", lambda _contract: EVERYONE, reads=_addresses),)
+ROLES = (
+    Role(
+        "base",
+        lambda _contract: EVERYONE,
+        reads=_addresses,
+        needed=lambda _spec: "all others stand on it: `adopt` says what of machines you have stays yours",
+    ),
+)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.capabilities.fabric.section import FabricRegion, FabricSection, Nic
-from infra.ground.capability import Role
+from infra.ground.capability import Role, for_itself
 from infra.ground.contract import Contract
 from infra.ground.endpoint import NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -14,7 +14,7 @@ def _hosts(contract: Contract) -> HostSet:
     return HostSet(hosts=tuple(section.hosts)) if section else NOBODY
 
 
-ROLES = (Role("roce", _hosts),)
+ROLES = (Role("roce", _hosts, needed=for_itself),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

@@ -6,7 +6,7 @@ from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.wan.links import tunnel_secret
 from infra.capabilities.wan.section import WanSection
 from infra.ground import addresses
-from infra.ground.capability import Role, SecretKind
+from infra.ground.capability import Role, SecretKind, for_itself
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
@@ -35,7 +35,7 @@ def _tunnel_keys(contract: Contract, host: str) -> dict[str, SecretKind]:
 
 
 ROLES = (
-    Role("tcp_tuning", lambda contract: HostSet(regions=_linked(contract))),
+    Role("tcp_tuning", lambda contract: HostSet(regions=_linked(contract)), needed=for_itself),
     Role("wan_gateway", _gateway_hosts, _tunnel_keys, leaves="the way to other regions"),
 )
 
