@@ -115,6 +115,8 @@ def test_a_request_to_end_reaches_pulumi_as_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = tmp_path / "ready"
+    # `nohup` has it ignored, and bash sets no trap then.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     script(tmp_path, monkeypatch, f"trap 'exit 7' INT; : > {ready}; while :; do sleep 0.05; done")
 
     def end() -> None:
