@@ -47,7 +47,7 @@ def older(checkout: Checkout) -> dict[str, str]:
     ]
     waves = [["tokyo", "shanghai"]]
     checkout.declare({"name": "pacific", "regions": regions, "wan_links": [link], "waves": waves})
-    checkout.up()
+    checkout.run("up", checkout.stack)  # the older version knows no options
     git(checkout, "checkout", "-q", today)
     return checkout.instances()
 
