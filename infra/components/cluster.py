@@ -7,6 +7,7 @@ import pulumi
 
 from infra import ROOT
 from infra.components.access_key import SshKey
+from infra.components.departures import Departure, consent
 from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
 from infra.ground.contract import Contract
@@ -43,6 +44,11 @@ class Cluster(pulumi.ComponentResource):
         ]
         for name in (name for name, kind in kinds.items() if kind == "node"):
             NodeSecret(name, self.stack, child)
+        self.departure = Departure(
+            "departure",
+            {"stack": self.stack, "hosts": list(self.contract.hosts), "leave": consent(spec)},
+            child,
+        )
         self._machine = self._find_machine(child)
         self.register_outputs({"public_key": self.key.public_key})
 

@@ -5,11 +5,10 @@ from typing import Any
 
 import pulumi
 
-from infra import capabilities
+from infra.components.departures import consent
 from infra.components.inventory import Inventory
 from infra.components.verification import Verification
 from infra.components.wave import Configuration, hosts_of
-from infra.declaration import ClusterSpec
 from infra.drift.inputs import FROM_A_NODE, role_inputs
 from infra.files import tree_hash, value_hash
 from infra.ground.contract import Contract
@@ -53,21 +52,9 @@ class Rollout(pulumi.ComponentResource):
         wave = "+".join(regions)
         return Configuration(
             f"configure-{wave}",
-            {"stack": cluster.stack, "wave": wave, "hosts": hosts, "leave": _consent(cluster.spec)},
+            {"stack": cluster.stack, "wave": wave, "hosts": hosts, "leave": consent(cluster.spec)},
             pulumi.ResourceOptions(parent=self, depends_on=before),
         )
-
-
-def _consent(spec: ClusterSpec) -> dict[str, dict[str, Any]]:
-    """Role that leaves with consent only → why, and the hosts that have it."""
-    given: dict[str, list[str]] = {}
-    for one in spec.leave:
-        given.setdefault(one.role, []).extend(one.hosts)
-    return {
-        name: {"why": role.leaves, "hosts": given.get(name, [])}
-        for name, role in capabilities.roles().items()
-        if role.leaves
-    }
 
 
 def _hosts(

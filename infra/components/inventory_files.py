@@ -8,9 +8,10 @@ import pulumi
 from pydantic import ValidationError
 
 from infra import ROOT
+from infra.errors import CausewayError
 from infra.files import write_file
 from infra.ground import ssh
-from infra.ground.contract import Contract
+from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import identities_file
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.stack import stack_dir
@@ -51,7 +52,7 @@ class InventoryLifecycle(Lifecycle):
     def remove(self, properties: Properties) -> None:
         """Delete the files; of `inventories/<stack>` only what `ensure` wrote, the rest is the user's."""
         contract = properties["contract"]  # another version's, perhaps, and to be removed all the same
-        for path in (_contract_file(contract["stack"]), ROOT / contract["known_hosts_file"]):
+        for path in (contract_file(contract["stack"]), ROOT / contract["known_hosts_file"]):
             path.unlink(missing_ok=True)
         ssh.ssh_config_file(contract["stack"]).unlink(missing_ok=True)
         identities_file(contract["stack"]).unlink(missing_ok=True)
@@ -66,7 +67,7 @@ class InventoryLifecycle(Lifecycle):
         known = properties.get("identities")  # a state of an older version has none
         return {
             **({identities_file(contract.stack): json.dumps(known, sort_keys=True) + "\n"} if known else {}),
-            _contract_file(contract.stack): contract.model_dump_json(indent=1) + "\n",
+            contract_file(contract.stack): contract.model_dump_json(indent=1) + "\n",
             ROOT / contract.known_hosts_file: ssh.known_hosts(contract, properties["host_keys"]),
             ssh.ssh_config_file(contract.stack): ssh.ssh_config(contract),
         }
@@ -81,7 +82,23 @@ class InventoryFiles(Managed, module="causeway", name="InventoryFiles"):
         super().__init__(InventoryLifecycle, name, inputs, opts)
 
 
-def _contract_file(stack: str) -> Path:
+def standing_contract(stack: str, asked_for: str = "") -> Contract | None:
+    """The contract of what stands; None where there is none, or another version's: `up` writes it anew.
+
+    ASKED_FOR: what cannot be done without it, said where it is another version's.
+    """
+    if not contract_file(stack).exists():
+        return None
+    try:
+        return load_contract(contract_file(stack))
+    except CausewayError as error:
+        if asked_for:
+            print(f"{asked_for}: {error.message}", flush=True)
+        return None
+
+
+def contract_file(stack: str) -> Path:
+    """Where the contract of a stack is."""
     return ROOT / stack_dir(stack) / "contract.json"
 
 

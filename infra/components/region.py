@@ -63,11 +63,14 @@ class Region(pulumi.ComponentResource):
     ) -> None:
         super().__init__("causeway:region:Region", name, None, opts)
         self.spec = spec
-        under = [self._network(name, cluster)] if isinstance(spec.provider, LocalProvider) else []
+        under: list[pulumi.Resource] = [cluster.departure]
+        if isinstance(spec.provider, LocalProvider):
+            under.append(self._network(name, cluster))
         child = pulumi.ResourceOptions(parent=self, depends_on=under)
         pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
         self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)
-        self.ensured = [*(network.ensured for network in under), *(pool.ensured for pool in pools)]
+        networks = (network.ensured for network in under if isinstance(network, LocalNetwork))
+        self.ensured = [*networks, *(pool.ensured for pool in pools)]
         self.register_outputs({"instances": self.instances})
 
     def _network(self, name: str, cluster: Cluster) -> LocalNetwork:

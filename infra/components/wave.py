@@ -8,7 +8,8 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
-from infra.components.departures import converged_dir, forget_gone, gone_nodes, take_leave
+from infra.components.departures import converged_dir, forget_gone, gone_nodes, no_consent, take_leave
+from infra.components.inventory_files import standing_contract
 from infra.converge.runner import Progress, run_playbook
 from infra.drift.findings import HostReport
 from infra.drift.leave import leaving_roles
@@ -16,13 +17,12 @@ from infra.drift.manifest import forget_host, load_manifest, not_sealed, remembe
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.files import write_file
-from infra.ground.contract import Contract, load_contract
+from infra.ground.contract import Contract
 from infra.ground.identities import INSTANCE, load_identities
 from infra.inventory.roles import role_order
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 from infra.stack import stack_dir
 
-SHOWN_HOSTS = 5
 NOT_CURRENT = "not configured as declared"
 SILENT = "did not answer"
 DIFFERS = "differs"
@@ -64,10 +64,10 @@ class ConfigurationLifecycle(Lifecycle):
             silent += self._take_leave(inputs, leaving)
         if due:
             silent += self._converge(inputs, due)
-        if contract := _contract(inputs["stack"]):
+        if contract := standing_contract(inputs["stack"]):
             forget_gone(contract, _say)
         if waiting:
-            raise _no_consent(inputs, waiting)
+            raise no_consent(_by_role(waiting, waiting), inputs["leave"])
         # As drift, so that the next `up` tries them again even when nothing else has changed.
         return {
             "unreachable": silent,
@@ -88,7 +88,7 @@ class ConfigurationLifecycle(Lifecycle):
             for name, roles in leaving.items():
                 found[name] = NOT_CURRENT
                 sentences.append(f"{name}: {', '.join(roles)} is to leave")
-        if contract := _contract(properties["stack"]):
+        if contract := standing_contract(properties["stack"]):
             sentences += [
                 f"{name}: is gone, and others have yet to forget it" for name in gone_nodes(contract)
             ]
@@ -169,7 +169,7 @@ class ConfigurationLifecycle(Lifecycle):
 
         Those of nodes that the rest of the stack has yet to forget stay until it has.
         """
-        contract = _contract(properties["stack"])
+        contract = standing_contract(properties["stack"])
         for name in properties["hosts"]:
             _record(properties, name).unlink(missing_ok=True)
             if contract is None or name in contract.hosts:
@@ -216,20 +216,9 @@ def _differences(report: HostReport) -> list[str]:
     return [f"{report.host}: {difference.role}: {difference}" for difference in report.differences]
 
 
-def _contract(stack: str) -> Contract | None:
-    """The contract that stands; None where there is none, or another version's: `up` writes it anew."""
-    if not _contract_file(stack).exists():
-        return None
-    try:
-        return load_contract(_contract_file(stack))
-    except CausewayError as error:
-        print(f"drift: not looked for: {error.message}", flush=True)
-        return None
-
-
 def _reports(stack: str, hosts: list[str]) -> Iterator[HostReport]:
     """The scan of those hosts that the contract still has; says which of them could not be scanned."""
-    contract = _contract(stack) if hosts else None
+    contract = standing_contract(stack, "drift: not looked for") if hosts else None
     if contract is None:
         return
     for report in scan_stack(stack, [name for name in hosts if name in contract.hosts]):
@@ -278,20 +267,6 @@ def _leaving(properties: Properties) -> tuple[dict[str, list[str]], dict[str, li
     return allowed, waiting
 
 
-def _no_consent(properties: Properties, waiting: Mapping[str, Sequence[str]]) -> CausewayError:
-    """What waits, why, and the lines that let it go."""
-    by_role, why = _by_role(waiting, waiting), properties["leave"]
-    reasons = (f"{role} on {', '.join(hosts)} ({why[role]['why']})" for role, hosts in by_role.items())
-    lines = (
-        f"{{role: {role}, hosts: [{', '.join(hosts if len(hosts) <= SHOWN_HOSTS else ['all'])}]}}"
-        for role, hosts in by_role.items()
-    )
-    return CausewayError(
-        f"declared no more, and not taken away without consent: {'; '.join(reasons)}",
-        hint=f"declare it again, or say so in the cluster's declaration: leave: [{', '.join(lines)}]",
-    )
-
-
 def _by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:
     """Role → its hosts, in the order of these."""
     found: dict[str, list[str]] = {}
@@ -329,10 +304,6 @@ def _keep(properties: Properties, name: str, taken: Mapping[str, str]) -> None:
 
 def _record(properties: Properties, name: str) -> Path:
     return converged_dir(properties["stack"]) / name
-
-
-def _contract_file(stack: str) -> Path:
-    return ROOT / stack_dir(stack) / "contract.json"
 
 
 def _say(progress: Progress) -> None:

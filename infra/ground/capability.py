@@ -12,7 +12,7 @@ A capability is a package below `infra/capabilities/`:
     tools           programs that no package brings, a line each (toolchain/setup.sh)
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -66,6 +66,9 @@ class Role:
     """Name → kind of those that it reads for a host."""
     leaves: str = ""
     """What is lost when it leaves a host: then it leaves with the user's consent only. Empty: nothing is."""
+    takers: Callable[[Contract, str], Collection[str]] | None = None
+    """Of a role that holds data: host → the hosts on which its `tasks/drain.yml` has others take over what
+    that host holds. Where none of them stays, the host is taken away with the user's consent only."""
     reads: Callable[[Contract], Any] | None = None
     """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
     files: Callable[[Contract], Iterable[str | None]] = _no_files

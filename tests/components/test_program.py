@@ -176,6 +176,7 @@ def test_every_resource_stands_under_its_component(program: Program) -> None:
     parents = {r.name: r.parent.rsplit("::", 1)[1] for r in program(declaration()).values() if r.custom}
     assert parents == {
         "access": "pacific",
+        "departure": "pacific",
         "machine": "pacific",
         "tokyo-network": "tokyo",
         "shanghai-network": "shanghai",
@@ -206,7 +207,7 @@ def test_waves_follow_each_other_as_declared_and_the_proof_comes_last(program: P
     assert {"configure-shanghai", "configure-tokyo+old"} <= after(requests, "verification")
 
 
-NOT_PROVEN = {"access", "machine", "inventory", "verification"}
+NOT_PROVEN = {"access", "departure", "machine", "inventory", "verification"}
 """No check is about the controller's own files, and nodes are made from a new image by themselves."""
 
 
@@ -234,6 +235,15 @@ def test_nothing_is_made_before_this_machine_has_been_looked_at(program: Program
         assert "machine" in after(requests, name), name
     assert "tokyo-network" in after(requests, "tokyo-gpu-nodes")
     assert {"tokyo-control-nodes", "shanghai-network"} <= after(requests, "near-emulation")
+
+
+def test_no_node_goes_before_the_others_have_taken_over(program: Program) -> None:
+    requests = program(declaration())
+    for name in ("tokyo-gpu-nodes", "shanghai-control-nodes", "old-control-hosts"):
+        assert "departure" in after(requests, name), name
+    assert set(inputs(requests, "departure")["hosts"]) == set(
+        inputs(requests, "inventory")["contract"]["hosts"]
+    )
 
 
 def test_everything_is_taken_away_before_it_is_made_again(program: Program) -> None:
@@ -309,7 +319,7 @@ def test_existing_machines_get_no_network_and_need_no_machine_of_ours(program: P
     only = declaration()
     only |= {"regions": only["regions"][2:], "wan_links": [], "waves": []}
     names = {r.name for r in program(only).values() if r.custom}
-    assert names == {"access", "old-control-hosts", "inventory", "configure-old", "verification"}
+    assert names == {"access", "departure", "old-control-hosts", "inventory", "configure-old", "verification"}
 
 
 def test_the_contract_is_an_output_of_the_stack(program: Program) -> None:

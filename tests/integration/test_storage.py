@@ -17,6 +17,7 @@ from tests.integration.checkout import Checkout, region, wait_for
 
 PROVES = ("storage", "ceph", "ceph_client")
 NODES = tuple(f"tokyo-storage-{number}" for number in range(3))
+FOURTH = "tokyo-storage-3"
 WRITER, READER = "tokyo-gpu-0", "tokyo-gpu-1"
 OSDS = "/var/lib/ceph/osd"
 FOLDER = "/mnt/train/datasets"
@@ -48,8 +49,27 @@ with concurrent.futures.ThreadPoolExecutor(64) as threads:
 """
 
 
-def declaration(checkout: Checkout) -> dict[str, Any]:
-    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": 3})
+# How many placement groups an OSD had the last time that it was up.
+LAST = """
+import os, sys, time
+sys.path.insert(0, "/usr/local/lib/causeway_ceph")
+from asked import cluster
+last = None
+with cluster() as ask:
+    while True:
+        osd = {one["id"]: one for one in ask.mgr("osd df")["nodes"]}.get(int(sys.argv[1]))
+        if osd is None or osd["status"] != "up":
+            break
+        last = osd["pgs"]
+        time.sleep(0.2)
+with open("/run/last.new", "w") as file:
+    print(last, file=file)
+os.rename("/run/last.new", "/run/last")
+"""
+
+
+def declaration(checkout: Checkout, nodes: int = 3) -> dict[str, Any]:
+    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": nodes})
     storage = {
         "name": "train",
         "region": "tokyo",
@@ -245,7 +265,10 @@ def test_full_osds_stop_writes_and_no_more(checkout: Checkout) -> None:
 
 
 def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> None:
-    """Its OSD and its monitor's store are gone with it; what the new one holds comes from the others."""
+    """Its OSD and its monitor's store are gone with it; what the new one holds comes from the others.
+
+    A fourth node comes at once.
+    """
     lost, wrote = NODES[2], checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
     forget = ("exec", "causeway", "forget", checkout.stack, "--host")
     assert "is not gone" in checkout.run(*forget, lost, expect=2)
@@ -253,9 +276,33 @@ def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> No
     wait_for(lambda: osds_up(checkout) == 2, "the others notice")
     checkout.run(*forget, lost)
     assert lost not in checkout.on_node(NODES[0], "ceph", "osd", "tree")
+    checkout.declare(declaration(checkout, nodes=4))
     checkout.up()
-    wait_for(lambda: is_whole(checkout), "everything is whole again")
+    wait_for(lambda: osds_up(checkout) == 4 and is_whole(checkout), "everything is whole again")
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
+
+
+def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Checkout) -> None:
+    drain = f"python3 /usr/local/lib/causeway_ceph/cluster.py drain {' '.join(NODES[1:])}"
+    said = checkout.on_node(NODES[0], "sh", "-c", f"{drain} 2>&1 && exit 1 || true")
+    assert re.search(r"pool \S+ has 3 copies or parts, each in a host of its own, and 2 would", said)
+    assert '"num_in_osds":4' in checkout.on_node(NODES[0], "ceph", "osd", "stat", "--format", "json")
+
+
+def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes(checkout: Checkout) -> None:
+    wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+    tree = json.loads(checkout.on_node(NODES[0], "ceph", "osd", "tree", "--format", "json"))["nodes"]
+    (osd,) = next(one for one in tree if one["name"] == FOURTH)["children"]
+    checkout.on_node(NODES[0], "systemd-run", "--unit=last", "python3", "-c", LAST, str(osd))
+    checkout.declare(declaration(checkout))
+    said = checkout.up()
+    assert f"moving data: of {FOURTH} before it goes" in said
+    assert set(checkout.instances()) == {*NODES, WRITER, READER}
+    assert FOURTH not in checkout.on_node(NODES[0], "ceph", "osd", "tree")
+    assert checkout.on_node(NODES[0], "cat", "/run/last") == "0"
+    wait_for(lambda: is_whole(checkout), "everything is where it belongs")
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
+    assert "not repaired by the roles" not in said
 
 
 def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) -> None:

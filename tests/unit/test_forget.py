@@ -1,25 +1,34 @@
-"""Nodes that are gone for good: who counts as gone, and what Consul and Ceph are told of them."""
+"""Nodes that are gone for good, or about to go: who counts, and what Consul and Ceph are told of them."""
 
 import re
 from argparse import Namespace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
-from infra.checks.load import load_spec
+from infra import capabilities
+from infra.checks.load import load_spec, parse
 from infra.commands import forget as command
 from infra.components import departures
-from infra.drift.manifest import Manifest, save_manifest
-from infra.errors import BadInputError
+from infra.converge.progress import HostResult
+from infra.converge.runner import RunResult
+from infra.declaration import ClusterSpec
+from infra.drift.manifest import Manifest, RoleManifest, load_manifest, save_manifest
+from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
+from infra.inventory.roles import role_hosts, role_order
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests.loaded import load
 
 ROOT = Path(__file__).resolve().parents[2]
 
+ONE_STORAGE_NODE = "{name: storage, role: storage, count: 1}"
 GONE, LIKE_IT = "tokyo-gpu-1", "tokyo-gpu-10"
 STATUS = {"alive": 1, "failed": 4}
 
@@ -109,6 +118,101 @@ class Monitors:
         return answers.get(prefix)
 
 
+class Racks:
+    """A cluster of `hosts` in racks of two, an OSD of 100 GiB each, that notes what changes it."""
+
+    def __init__(self, hosts: int, used_gib: int, size: int, busy: int = 0) -> None:
+        self.hosts, self.used_gib, self.size, self.busy = hosts, used_gib, size, busy
+        self.out: set[int] = set()
+        self.mons = [f"storage-{number}" for number in range(min(hosts, 3))]
+        self.told: list[str] = []
+
+    def __call__(self, prefix: str, _inbuf: bytes = b"", **fields: Any) -> Any:
+        numbers = range(self.hosts)
+        if prefix in ("osd out", "osd in"):
+            self.told.append(f"{prefix} {' '.join(fields['ids'])}")
+            (self.out.update if prefix == "osd out" else self.out.difference_update)(map(int, fields["ids"]))
+        elif prefix == "mon remove":
+            self.told.append(f"mon remove {fields['name']}")
+            self.mons.remove(fields["name"])
+        osds = [
+            {"id": n, "name": f"osd.{n}", "type": "osd", "status": "up", "reweight": float(n not in self.out)}
+            for n in numbers
+        ]
+        hosts = [{"id": -2 - n, "name": f"storage-{n}", "type": "host", "children": [n]} for n in numbers]
+        racks = [
+            {"id": -1000 - n, "name": f"rack-{n}", "type": "rack", "children": [-2 - m for m in (n, n + 1)]}
+            for n in numbers[::2]
+        ]
+        return {
+            "osd tree": {"nodes": [*racks, *hosts, *osds]},
+            "osd pool ls": [{"pool_name": "data", "size": self.size}],
+            "osd dump": {"nearfull_ratio": 0.775, "backfillfull_ratio": 0.825, "full_ratio": 0.875},
+            "mon dump": {"mons": [{"name": name} for name in self.mons]},
+        }.get(prefix)
+
+    def mgr(self, prefix: str, **_fields: Any) -> Any:
+        """What the manager says of OSDs; `busy` times that they are not empty yet."""
+        if prefix == "osd safe-to-destroy" and self.busy:
+            self.busy -= 1
+            raise self.refused("8 placement groups are on them")
+        each = {"kb": 100 << 20, "kb_used": self.used_gib << 20}
+        return {"nodes": [{"id": number, **each} for number in range(self.hosts)]}
+
+    refused: Any = RuntimeError
+
+
+def drained(ceph: ModuleType, ask: Racks, hosts: list[str], domain: str = "host") -> list[str]:
+    """What is told a cluster that is to have hosts drained."""
+    ask.refused = ceph.RefusedError
+    ceph.Wanted(ask, {"failure_domain": domain, "pools": [], "mons": []}).drain(hosts)
+    return ask.told
+
+
+@given(
+    hosts=strategies.integers(1, 9),
+    size=strategies.integers(1, 4),
+    used_gib=strategies.integers(0, 100),
+    domain=strategies.sampled_from(["host", "rack"]),
+    going=strategies.sets(strategies.integers(0, 8)),
+)
+def test_a_node_is_drained_exactly_where_the_others_have_places_and_room(
+    ceph: ModuleType, hosts: int, size: int, used_gib: int, domain: str, going: set[int]
+) -> None:
+    ask = Racks(hosts, used_gib, size)
+    there = sorted(going & set(range(hosts)))
+    staying = set(range(hosts)) - going
+    places = len({number // 2 for number in staying}) if domain == "rack" else len(staying)
+    fits = size <= places and used_gib * hosts <= 100 * len(staying) * 0.825
+    names = [f"storage-{number}" for number in sorted(going)]
+    if there and not fits:
+        with pytest.raises(ceph.RefusedError, match=r"copies or parts|GiB are held"):
+            drained(ceph, ask, names, domain)
+        assert ask.told == []
+        return
+    told = drained(ceph, ask, names, domain)
+    assert [line for line in told if line[:3] == "osd"] == [f"osd out {number}" for number in there]
+    left = [name for name in ask.mons if name in names]
+    assert not left or len(ask.mons) > 2 * len(left), "the rest has no majority"
+    if staying:
+        assert set(ask.mons) >= {f"storage-{number}" for number in staying if number < 3}
+
+
+def test_draining_waits_for_the_last_placement_group_and_is_taken_back(
+    ceph: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceph.time, "sleep", lambda _s: None)
+    ask = Racks(4, 10, 3, busy=3)
+    assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"]
+    assert ask.busy == 0
+    assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"], "a second time there is nothing to do"
+    ceph.Wanted(ask, {}).refill(["storage-3", "storage-0"])
+    assert ask.told == ["osd out 3", "osd in 3"]
+    monkeypatch.setattr(ceph, "DRAIN_S", 0)
+    with pytest.raises(ceph.RefusedError, match="8 placement groups are on them; it goes on by itself"):
+        drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"])
+
+
 SERVED = ("active+clean", "active+undersized+degraded", "undersized+degraded+peered")
 PURGED = [("osd purge-actual", 1), ("osd crush rm", GONE)]
 
@@ -173,3 +277,124 @@ def test_a_name_that_nobody_knows_is_refused(
     monkeypatch.setattr(command, "load_contract", lambda _path: contract)
     with pytest.raises(BadInputError, match=re.escape(f"no host {name}")):
         command.run(Namespace(stack=contract.stack, host=[name]))
+
+
+@dataclass
+class Runs:
+    """What was asked of nodes, in order: the playbook's step, and with which hosts it has to do."""
+
+    told: list[tuple[str, Any]] = field(default_factory=list)
+    asked: set[str] = field(default_factory=set)
+    refilled: list[str] = field(default_factory=list)
+    failing: str = ""
+
+    def __call__(self, playbook: str, *, limit: list[str], extra_vars: dict[str, Any], **_: Any) -> RunResult:
+        """A run in which every host does well, but for a step that fails."""
+        step = extra_vars.get("forget_step", "good-bye")
+        hosts = extra_vars["forget_hosts"] if "forget_hosts" in extra_vars else sorted(limit)
+        self.told.append((step, hosts))
+        if step == "drain":
+            self.asked, self.refilled = set(limit), extra_vars["forget_refill"]
+        assert (
+            (playbook == "playbooks/leave.yml") == (step == "good-bye") == ("leave_node_goes" in extra_vars)
+        )
+        state = "failed" if step == self.failing else "ok"
+        return RunResult({name: HostResult(state=state) for name in limit}, Path("log"), 1.0)
+
+
+@pytest.fixture(scope="module")
+def wide() -> Contract:
+    """The default stack, with three storage nodes in Tokyo and one in Shanghai."""
+    text = (ROOT / "Pulumi.local.yaml").read_text()
+    assert text.count(ONE_STORAGE_NODE) == 2
+    before, _, rest = text.partition(ONE_STORAGE_NODE)
+    spec = parse(
+        before + ONE_STORAGE_NODE.replace("count: 1", "count: 3") + rest, ROOT / "Pulumi.local.yaml"
+    ).spec
+    return build_contract(spec, make_plan(spec), "local")
+
+
+@pytest.fixture
+def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
+    """The nodes stand, and have their roles."""
+    runs = Runs()
+    for module in ("infra.drift.manifest", "infra.components.departures"):
+        monkeypatch.setattr(f"{module}.ROOT", tmp_path)
+    monkeypatch.setattr(departures, "standing_contract", lambda _stack: wide)
+    monkeypatch.setattr(departures, "run_playbook", runs)
+    monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: set(wide.hosts))
+    for name in wide.hosts:
+        roles = {role: RoleManifest() for role in role_order() if name in role_hosts(wide, role)}
+        save_manifest(wide.stack, Manifest(host=name, identity=f"instance {name}", roles=roles))
+    return runs
+
+
+def depart(contract: Contract, gone: Collection[str], leave: Mapping[str, list[str]] | None = None) -> None:
+    """An `up` by a declaration without these hosts."""
+    consent = departures.consent(ClusterSpec.model_construct(leave=()))
+    for role, hosts in (leave or {}).items():
+        consent[role]["hosts"] = hosts
+    hosts = [name for name in contract.hosts if name not in gone]
+    inputs = {"stack": contract.stack, "hosts": hosts, "leave": consent}
+    departures.DepartureLifecycle().ensure(inputs, {})
+
+
+def test_nodes_are_drained_before_they_say_good_bye(wide: Contract, runs: Runs) -> None:
+    depart(wide, [])
+    assert runs.told == []
+    depart(wide, ["tokyo-gpu-1"])
+    assert runs.told == [("good-bye", ["tokyo-gpu-1"])], "it holds nothing"
+    depart(wide, ["tokyo-storage-2", "tokyo-gpu-1"])
+    assert runs.told[1:] == [("drain", ["tokyo-storage-2"]), ("good-bye", ["tokyo-gpu-1", "tokyo-storage-2"])]
+    assert runs.asked == {"tokyo-storage-0", "tokyo-storage-1"}, "no other cluster's monitors"
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ["shanghai-storage-0"],
+        ["tokyo-storage-2", "shanghai-storage-0"],
+        ["tokyo-storage-0", "tokyo-storage-1", "tokyo-storage-2"],
+    ],
+)
+def test_what_nobody_can_take_over_goes_with_consent_only(
+    wide: Contract, runs: Runs, gone: list[str]
+) -> None:
+    with pytest.raises(CausewayError, match="not taken away without consent: ceph on") as refused:
+        depart(wide, gone)
+    assert refused.value.hint
+    assert "leave: [{role: ceph, hosts: [" in refused.value.hint
+    assert runs.told == []
+    depart(wide, gone, {"ceph": gone})
+    assert runs.told == [("good-bye", sorted(gone))]
+
+
+def test_a_drain_that_failed_keeps_every_node_and_is_taken_back(wide: Contract, runs: Runs) -> None:
+    runs.failing = "drain"
+    with pytest.raises(CausewayError, match="failed") as refused:
+        depart(wide, ["tokyo-storage-2"])
+    assert "no node was taken away" in (refused.value.hint or "")
+    assert [step for step, _ in runs.told] == ["drain"]
+    lifecycle, inputs = departures.DepartureLifecycle(), {"stack": wide.stack, "hosts": list(wide.hosts)}
+    assert lifecycle.observe(inputs) == ["tokyo-storage-2: was to go, and may hold no data any more"]
+    runs.failing = ""
+    depart(wide, [])
+    assert runs.told[1:] == [("drain", [])]
+    assert runs.refilled == ["tokyo-storage-2"]
+    assert lifecycle.observe(inputs) == []
+
+
+def test_who_never_took_a_role_or_is_anybody_elses_goes_without_a_word(wide: Contract, runs: Runs) -> None:
+    taken = load_manifest(wide.stack, "tokyo-storage-2")
+    assert taken
+    save_manifest(wide.stack, taken.model_copy(update={"identity": "host key ssh A"}))
+    depart(wide, ["tokyo-storage-2"])
+    assert runs.told == []
+
+
+def test_every_role_that_holds_data_says_who_takes_it_over(wide: Contract) -> None:
+    """Where somebody can, there are the tasks that have it done."""
+    for name, role in capabilities.roles().items():
+        if role.takers and any(role.takers(wide, host) for host in wide.hosts):
+            assert (ROOT / "roles" / name / "tasks" / "drain.yml").is_file()
+            assert role.leaves

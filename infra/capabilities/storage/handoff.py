@@ -83,10 +83,26 @@ def _scratch(contract: Contract) -> Mapping[str, Scratch]:
     return section.scratch if section else {}
 
 
+def _monitors(contract: Contract, host: str) -> tuple[str, ...]:
+    """The monitors of the cluster that a host is of."""
+    return tuple(mon for cluster in _clusters(contract) if host in cluster.osds for mon in cluster.mons)
+
+
 ROLES = (
-    Role("ceph", _nodes, _node_secrets, leaves="the data that its daemons hold here"),
+    Role(
+        "ceph",
+        _nodes,
+        _node_secrets,
+        leaves="the data that its daemons hold here",
+        takers=_monitors,
+    ),
     Role("ceph_client", _clients, _client_secrets),
-    Role("nfs_server", _nfs_servers, leaves="the file systems that it serves"),
+    Role(
+        "nfs_server",
+        _nfs_servers,
+        leaves="the file systems that it serves",
+        takers=lambda _contract, _host: (),
+    ),
     Role("nfs_client", _nfs_clients),
     Role("scratch", lambda contract: HostSet(pools=tuple(_scratch(contract)))),
 )

@@ -13,16 +13,17 @@ DOCUMENTATION = r"""
 module: causeway_ceph
 short_description: Bring this node's daemons, or the cluster, to what /etc/ceph/causeway.json says
 description:
-  - C(mons), C(daemons), C(restart) and C(gateways) are of the node; C(ground), C(objects) and C(forget)
-    of the cluster, and need the administrator's key on the node.
+  - C(mons), C(daemons), C(restart) and C(gateways) are of the node; C(ground), C(objects), C(drain),
+    C(refill) and C(forget) of the cluster, and need the administrator's key on the node.
 options:
   step:
     description: What is to be brought about.
     type: str
     required: true
-    choices: [mons, ground, daemons, restart, objects, gateways, forget]
+    choices: [mons, ground, daemons, restart, objects, gateways, drain, refill, forget]
   hosts:
-    description: With C(forget), the hosts that are gone for good.
+    description: With C(forget), the hosts that are gone for good; with C(drain), those that are about to go;
+      with C(refill), those that stay after all.
     type: list
     elements: str
     default: []
@@ -57,7 +58,7 @@ CHECKED = {"ground": "Ceph's identities and options", "objects": "Ceph's pools"}
 
 def main() -> None:
     """Entry point of the module."""
-    choices = [*NODE, "ground", "objects", "forget"]
+    choices = [*NODE, "ground", "objects", "drain", "refill", "forget"]
     module = AnsibleModule(
         argument_spec={
             "step": {"type": "str", "required": True, "choices": choices},
@@ -80,7 +81,7 @@ def main() -> None:
     governs = [{"kind": "unit", "key": f"{unit}.service"} for unit in said.get("units", ())]
     if step in CHECKED:
         argv = ["python3", program, "check", step]
-        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv}}]
+        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv, "shared": True}}]
     module.exit_json(
         changed=bool(said["changes"]), changes=said["changes"], stale=said.get("stale", []), governs=governs
     )

@@ -38,9 +38,15 @@ class Cluster:
             ) from error
 
     def __call__(self, prefix: str, inbuf: bytes = b"", **fields: Any) -> Any:
-        """The answer to a command, parsed where it is JSON; RefusedError with Ceph's own words."""
-        command = json.dumps({"prefix": prefix, "format": "json", **fields})
-        status, answer, said = self._rados.mon_command(command, inbuf)
+        """The monitors' answer to a command, parsed where it is JSON; RefusedError with Ceph's own words."""
+        return self._told(self._rados.mon_command, prefix, inbuf, fields)
+
+    def mgr(self, prefix: str, **fields: Any) -> Any:
+        """The active manager's answer: it knows what OSDs hold."""
+        return self._told(self._rados.mgr_command, prefix, b"", fields)
+
+    def _told(self, ask: Callable[..., Any], prefix: str, inbuf: bytes, fields: dict[str, Any]) -> Any:
+        status, answer, said = ask(json.dumps({"prefix": prefix, "format": "json", **fields}), inbuf)
         if status:
             raise RefusedError(f"ceph {prefix}: {said or os.strerror(-status)}")
         try:

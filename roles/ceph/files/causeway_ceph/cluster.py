@@ -2,6 +2,8 @@
 
     cluster.py ground [--dry-run]     identities with their rights, and options
     cluster.py objects [--dry-run]    where copies go, pools, the file system, what is exported
+    cluster.py drain HOST… [--dry-run]   has the others take over what hosts hold that are about to go
+    cluster.py refill HOST… [--dry-run]  has hosts that were drained hold data again
     cluster.py forget HOST… [--lossy] [--dry-run]   takes out what hosts had that are gone for good
     cluster.py check ground|objects   how all of it is, a line each, for the watch over drift
 
@@ -32,6 +34,9 @@ USERS_AT = ("default.rgw.meta", "users.uid")
 EXPORTED = "client.export."
 """How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
+DRAIN_S = 1800
+"""How long data may move until somebody is asked again."""
+KIB_PER_GIB = 1 << 20
 LOST = {"down", "incomplete", "stale", "unknown"}
 UNDECIDED = {"creating", "peering", "activating"}
 """States of placement groups, as docs/rados/operations/pg-states.rst of Ceph has them."""
@@ -52,6 +57,86 @@ class Wanted:
         if not self.dry_run:
             self.ask(prefix, inbuf, **fields)
 
+    # Hosts that are about to go
+
+    def drain(self, hosts: Sequence[str]) -> None:
+        """Have the others take over what their OSDs hold, copy by copy, while all of them still serve.
+
+        RefusedError where the others cannot, or have not yet: they go on, and so does the next call.
+        """
+        tree = self.tree()
+        if going := sorted(number for host in hosts for number in osds_of(tree, host)):
+            alive = (one for one in tree.values() if one["type"] == "osd" and one["status"] == "up")
+            staying = [one["id"] for one in alive if one["reweight"] and one["id"] not in going]
+            self.require_places(tree, staying)
+            self.require_room(going, staying)
+            for number in going:
+                if tree[number]["reweight"]:
+                    self.change(f"osd.{number} takes no data any more", "osd out", ids=[str(number)])
+            if not self.dry_run:
+                self.emptied(going)
+        self.keep_majority(hosts)
+
+    def keep_majority(self, hosts: Sequence[str]) -> None:
+        """Take the monitors of these hosts out, while they have a say, where the rest has no majority."""
+        mons = [mon["name"] for mon in self.ask("mon dump")["mons"]]
+        while (going := [name for name in mons if name in hosts]) and len(going) * 2 >= len(mons) > 1:
+            self.change(f"monitor {going[-1]} removed", "mon remove", name=going[-1])
+            mons.remove(going[-1])
+
+    def require_places(self, tree: Mapping[int, Mapping[str, Any]], staying: Sequence[int]) -> None:
+        """No pool has more copies than there are places left for them."""
+        domain, parents = (
+            self.wanted["failure_domain"],
+            {child: one for one in tree.values() for child in one.get("children", ())},
+        )
+        classes = {pool["name"]: pool.get("device_class") for pool in self.wanted["pools"]}
+        for name, pool in sorted(self.there().items()):
+            osds = [n for n in staying if classes.get(name) in (None, "", tree[n].get("device_class"))]
+            places = {above(n, domain, parents) for n in osds} - {None}
+            if pool["size"] > len(places):
+                raise RefusedError(
+                    f"pool {name} has {pool['size']} copies or parts, each in a {domain} of its own, and "
+                    f"{len(places)} would be left: add one first, or declare fewer copies"
+                )
+
+    def require_room(self, going: Sequence[int], staying: Sequence[int]) -> None:
+        """All that is held has room on those that stay, with the distance at which Ceph stops moving data."""
+        osds = {one["id"]: one for one in self.ask.mgr("osd df")["nodes"]}
+        used = sum(osds[number]["kb_used"] for number in (*going, *staying))
+        room = sum(osds[number]["kb"] for number in staying) * full_ratios(self.ask)["backfillfull"]
+        if used > room:
+            raise RefusedError(
+                f"{used / KIB_PER_GIB:.1f} GiB are held, and the OSDs that stay take "
+                f"{room / KIB_PER_GIB:.1f}: add one first, or delete something"
+            )
+
+    def emptied(self, osds: Sequence[int]) -> None:
+        """Wait until nothing is on these OSDs that is not whole elsewhere."""
+        ids, deadline = [str(number) for number in osds], time.monotonic() + DRAIN_S
+        while True:
+            try:
+                self.ask.mgr("osd safe-to-destroy", ids=ids)
+            except RefusedError as error:
+                if time.monotonic() > deadline:
+                    raise RefusedError(
+                        f"after {DRAIN_S // 60} minutes of moving data away: {error}; it goes on by itself"
+                    ) from error
+                time.sleep(1)
+            else:
+                return
+
+    def refill(self, hosts: Sequence[str]) -> None:
+        """Their OSDs, where there are any, take data again."""
+        tree = self.tree()
+        for number in sorted(number for host in hosts for number in osds_of(tree, host)):
+            if not tree[number]["reweight"]:
+                self.change(f"osd.{number} takes data again", "osd in", ids=[str(number)])
+
+    def tree(self) -> dict[int, dict[str, Any]]:
+        """Places and OSDs, by number."""
+        return {one["id"]: one for one in self.ask("osd tree")["nodes"]}
+
     # Hosts that are gone for good
 
     def forget(self, hosts: Sequence[str], lossy: bool) -> None:
@@ -65,14 +150,12 @@ class Wanted:
 
     def forget_osds(self, host: str, lossy: bool) -> None:
         """One host's OSDs. RefusedError for one that is up, and where one may have the only copy."""
-        tree = {one["id"]: one for one in self.ask("osd tree")["nodes"]}
-        place = next((one for one in tree.values() if (one["type"], one["name"]) == ("host", host)), None)
-        if place is None:
+        tree = self.tree()
+        if (host, "host") not in {(one["name"], one["type"]) for one in tree.values()}:
             return
-        osds = [tree[number] for number in place["children"]]
-        for osd in osds:
-            if osd["status"] == "up":
-                raise RefusedError(f"{osd['name']} of {host} is up: the host is not gone")
+        osds = [tree[number] for number in osds_of(tree, host)]
+        if osds and (name := self.still_up(host)):
+            raise RefusedError(f"{name} of {host} is up: the host is not gone")
         if osds and not lossy and (lost := self.lost_groups()):
             raise RefusedError(
                 f"{lost} placement groups have no copy elsewhere, or nobody knows of one: OSDs of {host} may "
@@ -82,6 +165,16 @@ class Wanted:
             fields = {"id": osd["id"], "yes_i_really_mean_it": True}
             self.change(f"{osd['name']} of {host} removed", "osd purge-actual", **fields)
         self.change(f"place of {host} removed", "osd crush rm", name=host)
+
+    def still_up(self, host: str) -> str:
+        """One of a host's OSDs that is up; of a host that has just gone the others notice within a minute."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            tree = self.tree()
+            alive = [tree[n]["name"] for n in osds_of(tree, host) if tree[n]["status"] == "up"]
+            if not alive or self.dry_run or time.monotonic() > deadline:
+                return alive[0] if alive else ""
+            time.sleep(1)
 
     def lost_groups(self) -> int:
         """How many placement groups could not be served whole by the OSDs that are up.
@@ -377,6 +470,21 @@ class Wanted:
         return bool(groups) and all("active" in name.split("+") for name in groups)
 
 
+def osds_of(tree: Mapping[int, Mapping[str, Any]], host: str) -> list[int]:
+    """The numbers of a host's OSDs."""
+    hosts = (one for one in tree.values() if (one["type"], one["name"]) == ("host", host))
+    return [number for one in hosts for number in one["children"]]
+
+
+def above(number: int, domain: str, parents: Mapping[int, Mapping[str, Any]]) -> str | None:
+    """The name of the place of some type that an OSD is in; None where it is in none."""
+    while place := parents.get(number):
+        if place["type"] == domain:
+            return str(place["name"])
+        number = place["id"]
+    return None
+
+
 def s3(*words: str, stdin: str = "") -> str:
     """What the administration of object storage prints."""
     return run("radosgw-admin", *words, stdin=stdin)
@@ -454,11 +562,13 @@ def main(step: str, *more: str) -> None:
             for line in state(ask, settings()):
                 print(line)
             return
-        wanted = Wanted(ask, settings(), "--dry-run" in more)
+        wanted, hosts = Wanted(ask, settings(), "--dry-run" in more), [w for w in more if w[:2] != "--"]
         if step == "ground":
             wanted.ground()
         elif step == "forget":
-            wanted.forget([word for word in more if not word.startswith("--")], "--lossy" in more)
+            wanted.forget(hosts, "--lossy" in more)
+        elif step in ("drain", "refill"):
+            (wanted.drain if step == "drain" else wanted.refill)(hosts)
         else:
             wanted.modules()
             wanted.pools()
