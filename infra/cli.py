@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("infra.commands.up", "stand a stack up, and show what stands"),
     "down": ("infra.commands.down", "take a stack away, with all that it made"),
     "secret": ("infra.commands.secret", "give a stack a secret that its declaration names"),
+    "sudo": ("infra.commands.sudo", "ask once for what sudo on machines asks for, and run a command"),
     "forget": ("infra.commands.forget", "take nodes that are gone for good out of the others' memory"),
     "image": ("infra.commands.image", "bake the roles of a pool into an image; list and remove images"),
     "drift": ("infra.commands.drift", "compare every node with what the roles made true"),

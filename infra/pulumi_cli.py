@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import unquote, urlparse
 
 from infra import ROOT
@@ -43,20 +43,20 @@ def pulumi(
         raise CausewayError(
             "the Pulumi CLI is not on the PATH", hint="start this through ./run, which sets it up"
         ) from None
-    with _interrupts_go_to(process):
+    with interrupts_go_to(process, signal.SIGINT):
         said, complained = process.communicate(stdin)  # deadline: none, likewise
     return subprocess.CompletedProcess(process.args, process.returncode, said, complained)
 
 
 @contextmanager
-def _interrupts_go_to(process: "subprocess.Popen[str]") -> Iterator[None]:
-    """Let Pulumi end an update in its own way: it finishes the step in hand and saves the state.
+def interrupts_go_to(process: "subprocess.Popen[Any]", request: signal.Signals) -> Iterator[None]:
+    """Let a program end in its own way: Pulumi finishes the step in hand and saves the state.
 
-    A terminal's Ctrl-C reaches it directly; a SIGTERM meant for us is handed on as the same request.
+    A terminal's Ctrl-C reaches it directly; a SIGTERM meant for us is handed on as `request`.
     """
     handlers = {
         signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT)),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.send_signal(request)),
     }
     try:
         yield

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from infra.capabilities import capabilities
 from infra.declaration import ClusterSpec
 from infra.ground.problem import Problem, Source
+from infra.ground.rules.names import LABEL
 
 
 def check_given(
@@ -20,7 +21,8 @@ def check_given(
     return [
         source.locate(problem)
         for path, name in named.items()
-        if (problem := _problem(path, name, config, stack))
+        # What is no name may be the secret itself: rules say so, and nobody repeats it.
+        if LABEL.fullmatch(name) and (problem := _problem(path, name, config, stack))
     ]
 
 

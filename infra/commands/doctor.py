@@ -3,10 +3,12 @@
 import argparse
 import json
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 from rich.console import Console
 
+from infra import ROOT
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.check import problems_json
@@ -16,9 +18,11 @@ from infra.doctor.examine import Declared
 from infra.doctor.report import as_json, impossible_words, openings_table, print_reports, summary
 from infra.doctor.sites import openings
 from infra.errors import BadInputError, CausewayError, ExitCode
-from infra.ground import ssh
+from infra.ground import ssh, sudo
+from infra.ground.contract import Contract, load_contract
 from infra.ground.machine import Grade
 from infra.pulumi_cli import SALT
+from infra.stack import stack_dir
 
 WIDE = 160
 """Columns where the output is no terminal."""
@@ -98,6 +102,13 @@ def console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else WIDE)
 
 
+def _before(stack: str) -> Contract | None:
+    """The contract of the last `up`; None without one, and for one of a version that knew no passwords."""
+    with suppress(CausewayError):
+        return load_contract(ROOT / stack_dir(stack) / "contract.json")
+    return None
+
+
 def look_before(spec: ClusterSpec, stack: str) -> None:
     """Before `up`: look at machines on which a role is to run for the first time, and say what is found.
 
@@ -105,7 +116,15 @@ def look_before(spec: ClusterSpec, stack: str) -> None:
     """
     declared = Declared(spec, stack)
     make_key(declared)
+    sudo.ready(declared.contract)
+    if before := _before(stack):
+        sudo.carry_over(before, declared.contract)
     new = declared.new_to_a_role()
+    if refused := declared.refused([host for host in declared.machines() if host not in new]):
+        raise CausewayError(
+            "nothing was changed: " + "; ".join(f"{host}: {why}" for host, why in refused.items()),
+            hint=f"mend it (./run exec causeway doctor {stack} looks again), or give the right password",
+        )
     if not new:
         return
     reports = declared.examine(new)

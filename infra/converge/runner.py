@@ -22,6 +22,7 @@ import ansible_runner
 from infra import ROOT
 from infra.converge.progress import HostResult, Progress, Tracker
 from infra.errors import BadInputError, CausewayError
+from infra.ground import sudo
 from infra.ground.contract import load_contract
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.stack import stack_dir
@@ -90,6 +91,8 @@ def run_playbook(
     """
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)
+    if not rehearsal:  # that has looked at its hosts by a contract of its own
+        _get_passwords(stack)
     started = time.monotonic()
     artifacts = run_dir.absolute() / "artifacts" / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     targets = set(limit or ()) if rehearsal else _targets(stack, limit)
@@ -131,6 +134,13 @@ def _require(playbook: str, inventory: Path, stack: str) -> None:
         raise BadInputError(f"no playbook {playbook}", hint="a path relative to the checkout is expected")
     if not inventory.exists():
         raise CausewayError(f"no inventory for stack {stack}: {inventory}", hint="./run up makes it")
+
+
+def _get_passwords(stack: str) -> None:
+    """What sudo asks for, before Ansible starts, whose output nobody could answer."""
+    path = ROOT / stack_dir(stack) / "contract.json"
+    if path.is_file():
+        sudo.ready(load_contract(path))
 
 
 def _targets(stack: str, limit: Sequence[str] | None) -> set[str]:

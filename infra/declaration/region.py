@@ -58,6 +58,8 @@ class LocalProvider(ProviderTraits, Spec):
     ssh_key_file: ClassVar[None] = None
     ssh_agent: ClassVar[bool] = False
     ssh_jump: ClassVar[tuple["JumpSpec", ...]] = ()
+    sudo: ClassVar[Literal["passwordless"]] = "passwordless"
+    sudo_password_secret: ClassVar[None] = None
     kind: Literal["local"] = "local"
     """Nodes are made on this machine."""
     node_kind: NodeKind = "container"
@@ -115,7 +117,11 @@ class ExistingProvider(ProviderTraits, Spec):
     kind: Literal["existing"]
     """Nodes are machines you have."""
     ssh_user: UserName = "root"
-    """A user who is root or may run sudo without a password."""
+    """A user who is root or may run every command by sudo."""
+    sudo: Literal["passwordless", "password"] = "passwordless"
+    """`password` where the machines' sudo asks that user for one. It is asked for once, on a terminal."""
+    sudo_password_secret: str | None = None
+    """Name of the secret that is the password, set by `causeway secret NAME`; then nobody is asked."""
     ssh_key_file: FilePath | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
     ssh_agent: bool = False

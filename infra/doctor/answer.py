@@ -32,10 +32,7 @@ def read(said: bytes, began: float = 0.0, ended: float = 0.0) -> Machine:
 
 def _bare(answer: Mapping[str, Any]) -> Machine:
     """Of a machine without Python or without root: what its shell said."""
-    try:
-        text = base64.b64decode(str(answer.get("os", "")), validate=True).decode(errors="replace")
-    except binascii.Error:
-        text = ""
+    text = _text(answer.get("os", ""))
     known = {key: value.strip("\"'") for key, value in re.findall(r"(?m)^(\w+)=(.*)$", text)}
     return Machine(
         os_id=known.get("ID", ""),
@@ -44,5 +41,13 @@ def _bare(answer: Mapping[str, Any]) -> Machine:
         os_name=known.get("PRETTY_NAME", ""),
         python=str(answer.get("python", "")),
         root=answer.get("root") == "yes",
+        sudo=_text(answer.get("sudo", "")).strip(),
         hostname=str(answer["host"]),
     )
+
+
+def _text(encoded: object) -> str:
+    try:
+        return base64.b64decode(str(encoded), validate=True).decode(errors="replace")
+    except binascii.Error:
+        return ""

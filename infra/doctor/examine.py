@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from infra.declaration import ClusterSpec
 from infra.doctor.judge import grade_of, judge
 from infra.doctor.sites import questions
-from infra.doctor.trip import Looked, look_at
+from infra.doctor.trip import Looked, look_at, try_sudo
 from infra.doctor.wanted import ports_of, requests_of, roles_of
 from infra.drift.manifest import load_manifest
 from infra.drift.trip import TripError
@@ -14,6 +14,7 @@ from infra.ground import ssh
 from infra.ground.contract import Contract
 from infra.ground.identities import identities_of
 from infra.ground.machine import Finding, Grade
+from infra.ground.sudo import Become
 from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.stack import check_stack
@@ -65,6 +66,14 @@ class Declared:
             if not sealed.issuperset(roles[host]):
                 found.append(host)
         return tuple(found)
+
+    def refused(self, hosts: Collection[str]) -> dict[str, str]:
+        """Host → why sudo refuses its password, of those of `hosts` that want one."""
+        asking = [host for host in hosts if Become.on(self.contract, host).source]
+        if not asking:
+            return {}
+        known = ssh.known_hosts(self.contract, self.host_keys)
+        return {host: str(error) for host, error in try_sudo(self.contract, known, asking).items()}
 
     def examine(self, hosts: Collection[str]) -> list[Examined]:
         """Look at these machines, all at once, and judge what was found."""

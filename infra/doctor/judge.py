@@ -20,6 +20,7 @@ from infra.ground.machine import (
     in_the_way,
 )
 from infra.ground.names import some
+from infra.ground.sudo import ASKS, Become
 from infra.inventory.roles import platforms
 from infra.inventory.writes import written_by
 
@@ -85,14 +86,11 @@ def _system(roles: Sequence[str], machine: Machine) -> Iterator[Finding]:
 
 def _access(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
     """Python, root and systemd."""
-    user = contract.regions[contract.region_of(host)].ssh_user
-    if not machine.root:
-        line = f"{user} ALL=(ALL) NOPASSWD: ALL"
-        yield impossible(
-            "sudo", f"{user} does not become root without a password", f"/etc/sudoers.d/: {line}"
-        )
+    becoming = Become.on(contract, host)
+    if machine.root:
+        yield fine("sudo", f"{becoming.user}, with a password" if becoming.source else becoming.user)
     else:
-        yield fine("sudo", user)
+        yield impossible("sudo", *_refused(becoming, machine.sudo))
     version = tuple(int(part) for part in machine.python.split(".")[:2] if part.isdecimal())
     if not version:
         yield impossible("Python", "there is no /usr/bin/python3", "apt-get install python3")
@@ -103,6 +101,17 @@ def _access(contract: Contract, host: str, machine: Machine) -> Iterator[Finding
         yield fine("Python", machine.python)
     if machine.root and version >= OLDEST_PYTHON and not machine.systemd:
         yield impossible("systemd", "systemd does not run there", "roles need it as the first process")
+
+
+def _refused(becoming: Become, complaint: str) -> tuple[str, str]:
+    """Why the login does not become root, and what to do."""
+    user = becoming.user
+    if becoming.source:
+        return becoming.in_words(complaint), f"/etc/sudoers.d/: {user} ALL=(ALL) ALL; or give the right one"
+    free = f"/etc/sudoers.d/: {user} ALL=(ALL) NOPASSWD: ALL"
+    if ASKS in complaint:
+        return f"sudo asks {user} for a password", f"declare `sudo: password` beside `ssh_user`; or {free}"
+    return f"{user} does not become root without a password", free
 
 
 def _room(machine: Machine) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ written there; what sshd, PAM and sudo log of any login is theirs.
 import asyncio
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from infra import ROOT
@@ -17,6 +17,7 @@ from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import sentence
 from infra.ground.contract import Contract
 from infra.ground.machine import Machine
+from infra.ground.sudo import Become
 
 FILES = (ROOT / "infra" / "drift" / "node.py", ROOT / "infra" / "doctor" / "look.py")
 PYTHON = "/usr/bin/python3"
@@ -29,15 +30,21 @@ HOST_LIMIT_S = 75
 MOST_BYTES = 2 << 20
 # Without Python or sudo it says what a shell can. A csh takes it, too: one line, and no exclamation mark.
 SHELL = (
-    'p={python}; s=; [ "$(id -u)" -eq 0 ] || s="sudo -n"; r=yes; $s true </dev/null >/dev/null 2>&1 || r=no; '
+    "{begin}p={python}; r=yes; e=$({attempt} 2>&1 >/dev/null) || r=no; "
     '[ $r = yes ] && $p -ISc "import sys; sys.exit(sys.version_info < (3, 8))" </dev/null >/dev/null 2>&1 && '
-    "exec $s $p {options}; "
-    'printf \'{{"root": "%s", "python": "%s", "host": "%s", "os": "%s"}}\\n\' $r '
+    "{{ {look}; exit; }}; "
+    'printf \'{{"root": "%s", "python": "%s", "host": "%s", "os": "%s", "sudo": "%s"}}\\n\' $r '
     '"$($p -V 2>&1 </dev/null | grep \'^Python\' | tr -dc 0-9.)" "$(uname -n | tr -dc A-Za-z0-9.-)" '
-    '"$(cat /etc/os-release 2>/dev/null | head -c 4096 | base64 | tr -d "\\n")"'
+    '"$(cat /etc/os-release 2>/dev/null | head -c 4096 | base64 | tr -d "\\n")" '
+    '"$(printf %s "$e" | head -c 4096 | base64 | tr -d "\\n")"'
 )
-COMMAND = f"sh -c {shlex.quote(SHELL.format(python=PYTHON, options=OPTIONS))}"
 Looked = Machine | TripError
+
+
+def command(becoming: Become) -> str:
+    """The look as one command for any login shell."""
+    begin, attempt, look = becoming.script(f"$p {OPTIONS}")
+    return f"sh -c {shlex.quote(SHELL.format(begin=begin, python=PYTHON, attempt=attempt, look=look))}"
 
 
 def look_at(
@@ -45,6 +52,33 @@ def look_at(
 ) -> dict[str, Looked]:
     """Host → what was found there, or why nothing was. `requests`: host → what is asked of it."""
     return asyncio.run(_all(Trips(contract, known_hosts), requests))
+
+
+def try_sudo(contract: Contract, known_hosts: str, hosts: Collection[str]) -> dict[str, TripError]:
+    """Host → why its sudo does not take the password, which is tried once; not those that do not answer."""
+    return asyncio.run(_try_all(Trips(contract, known_hosts), hosts))
+
+
+async def _try_all(trips: Trips, hosts: Collection[str]) -> dict[str, TripError]:
+    refused, gate = dict[str, TripError](), asyncio.Semaphore(AT_ONCE)
+
+    async def one(host: str) -> None:
+        async with gate:
+            error = await failure_of(_try(trips, host), HOST_LIMIT_S)
+        if error and error.reached:
+            refused[host] = error
+
+    await asyncio.gather(*map(one, hosts))
+    return {host: refused[host] for host in hosts if host in refused}
+
+
+async def _try(trips: Trips, host: str) -> None:
+    becoming = trips.becoming(host)
+    async with await trips.open(host) as connection:
+        command, data = becoming.command("echo"), becoming.ahead.encode()
+        said, complaint, status = await execute(connection, command, data, ANSWER_LIMIT_S, MOST_BYTES)
+    if not said:
+        raise TripError(trips.cause(host, complaint) or f"exit status {status}", reached=True)
 
 
 async def _all(trips: Trips, requests: Mapping[str, Mapping[str, Any]]) -> dict[str, Looked]:
@@ -63,13 +97,19 @@ async def _all(trips: Trips, requests: Mapping[str, Mapping[str, Any]]) -> dict[
 async def _one(trips: Trips, host: str, request: Mapping[str, Any], seen: list[Machine]) -> None:
     async with await trips.open(host) as connection:
         began = time.time()
-        data = with_request(packed_files(FILES), request, LOOK_LIMIT_S)
-        said, complaint, status = await execute(connection, COMMAND, data, ANSWER_LIMIT_S, MOST_BYTES)
+        becoming = trips.becoming(host)
+        data = becoming.ahead.encode() + with_request(packed_files(FILES), request, LOOK_LIMIT_S)
+        said, complaint, status = await execute(
+            connection, command(becoming), data, ANSWER_LIMIT_S, MOST_BYTES
+        )
         ended = time.time()
     if not said:
         last = complaint.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
         raise TripError(f"the look did not run: {last[0]}", reached=True)
     try:
-        seen.append(read(said, began, ended))
+        machine = read(said, began, ended)
+        if not machine.root:
+            becoming.note_refusal()
+        seen.append(machine)
     except ValueError as error:
         raise TripError(f"its answer makes no sense: {sentence(str(error))}", reached=True) from None

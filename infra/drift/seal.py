@@ -47,9 +47,10 @@ async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifes
     folder, part = posixpath.dirname(NODE_COPY), f"{NODE_COPY}.part"
     steps = f"umask 077 && mkdir -p {folder} && cat > {part} && mv {part} {NODE_COPY}"
     command = trips.as_root(host, f"sh -c '{steps}'")
-    _, complaint, status = await execute(connection, command, manifest.node_copy(), STORE_TIMEOUT_S)
+    data = trips.ahead(host) + manifest.node_copy()
+    _, complaint, status = await execute(connection, command, data, STORE_TIMEOUT_S)
     if status != 0:
-        raise TripError(f"cannot write {NODE_COPY}: {complaint.decode(errors='replace').strip()}", True)
+        raise TripError(f"cannot write {NODE_COPY}: {trips.cause(host, complaint)}", True)
 
 
 async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:

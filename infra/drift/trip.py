@@ -18,7 +18,7 @@ from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.assembly import PYTHON, script
 from infra.errors import CausewayError, sentence, why
-from infra.ground import ssh
+from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, JumpContract, RegionContract, load_contract
 from infra.stack import stack_dir
 
@@ -44,12 +44,13 @@ class TripError(Exception):
 
 
 class Trips:
-    """Connections to the nodes of one stack; the keys are read once.
+    """Connections to the nodes of one stack; the keys are read once, and passwords for sudo had before.
 
     `declared`: the text of known hosts, for a stack that has no such file yet.
     """
 
     def __init__(self, contract: Contract, declared: str | None = None) -> None:
+        sudo.ready(contract)
         self.contract, self.declared = contract, declared
         self.tunnels: dict[tuple[str, int], asyncssh.SSHClientConnection] = {}
         self.opening: dict[tuple[str, int], asyncio.Lock] = {}
@@ -157,9 +158,21 @@ class Trips:
         )
 
     def as_root(self, host: str, command: str) -> str:
-        """The command, through sudo where the login is not root."""
-        user = self.contract.regions[self.contract.region_of(host)].ssh_user
-        return command if user == "root" else f"sudo -n {command}"
+        """The command as root. What it reads has to follow `ahead`."""
+        return self.becoming(host).command(command)
+
+    def becoming(self, host: str) -> sudo.Become:
+        """How commands become root on a host."""
+        return sudo.Become.on(self.contract, host)
+
+    def ahead(self, host: str) -> bytes:
+        """What goes to a command of root's before what it reads."""
+        return self.becoming(host).ahead.encode()
+
+    def cause(self, host: str, complaint: bytes) -> str | None:
+        """Why a command did not run as root, by sudo or its own last words; None where it said none."""
+        text = complaint.decode(errors="replace").strip()
+        return self.becoming(host).refusal(text) or next(iter(text.splitlines()[-1:]), None)
 
     async def ask(
         self, connection: asyncssh.SSHClientConnection, host: str, request: Mapping[str, Any]
@@ -167,13 +180,13 @@ class Trips:
         """Run the probe and return its answer. TripError when there is none."""
         command = self.as_root(host, PYTHON)
         said, complaint, status = await execute(
-            connection, command, script(request), ANSWER_LIMIT_S, most_bytes(request)
+            connection, command, self.ahead(host) + script(request), ANSWER_LIMIT_S, most_bytes(request)
         )
         if not said and status == NOT_FOUND:
             raise TripError("it has no python3: install it there", reached=True)
         if not said:
-            cause = complaint.decode(errors="replace").strip().splitlines()[-1:] or [f"exit status {status}"]
-            raise TripError(f"the probe did not run: {cause[0]}", reached=True)
+            cause = self.cause(host, complaint) or f"exit status {status}"
+            raise TripError(f"the probe did not run: {cause}", reached=True)
         try:
             return read_answer(said, request)
         except ValueError as error:

@@ -72,6 +72,8 @@ class RegionContract(Part):
     """Empty where any key of the agent's will do."""
     ssh_agent: bool = False
     ssh_jump: tuple[JumpContract, ...] = ()
+    sudo_source: str = ""
+    """Where the password for sudo comes from (`infra.ground.sudo`); empty where it asks for none."""
 
 
 class PoolContract(Part):

@@ -132,7 +132,9 @@ class Machine(Answered):
     python: Word = ""
     """Its version; empty where there is none."""
     root: bool = False
-    """Whether the login is root, or becomes root without a password."""
+    """Whether the login is root, or becomes root in the way that is declared."""
+    sudo: Annotated[str, Field(max_length=1 << 13)] = ""
+    """What sudo said where it did not let the login become root."""
     systemd: bool = False
     hostname: Word = ""
     clock_s: float = Field(default=0, ge=-1e11, le=1e12, allow_inf_nan=False)

@@ -138,6 +138,9 @@ def _ssh_variables(name: str, region: RegionContract, contract: Contract, root: 
         variables["ansible_ssh_private_key_file"] = str(key)
     if region.ssh_user != "root":
         variables["ansible_become"] = True
+    if region.sudo_source:  # where the password comes from: it is itself in no variable
+        variables["ansible_become_method"] = "causeway_sudo"
+        variables["causeway_sudo_source"] = f"{contract.stack}/{region.sudo_source}"
     return variables
 
 

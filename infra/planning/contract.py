@@ -3,6 +3,7 @@
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground.contract import Contract, HostContract, JumpContract, PoolContract, RegionContract
 from infra.ground.nodes import pool_key
+from infra.ground.sudo import source_of
 from infra.planning.plan import Plan
 from infra.stack import stack_dir
 
@@ -48,6 +49,9 @@ def _region(region: RegionSpec, stack: str) -> RegionContract:
         ssh_user=provider.ssh_user,
         ssh_private_key_file=provider.ssh_key_file or ("" if provider.ssh_agent else generated_key),
         ssh_agent=provider.ssh_agent,
+        sudo_source=source_of(provider.ssh_user, provider.sudo_password_secret)
+        if provider.sudo == "password"
+        else "",
         ssh_jump=tuple(
             JumpContract(
                 address=jump.address,

@@ -19,6 +19,7 @@ from typing import Any
 
 from infra import ROOT
 from infra.ground.groups import group_name
+from infra.ground.sudo import Become
 from infra.inventory.roles import helper_roles, role_order
 
 
@@ -38,6 +39,8 @@ class Expectation:
     """ssh_config keywords for this host."""
     become: bool
     stack: str | None
+    sudo_source: str = ""
+    """Where the password comes from that sudo asks for there; empty where it asks for none."""
     experiments: bool = False
     """Whether checks may alter the node for a moment: one that we made, by default."""
 
@@ -47,6 +50,12 @@ class Expectation:
         if self.connection == "podman":
             return f"podman://{self.address}"
         return f"ssh://{self.host}" + ("?sudo=true" if self.become else "")
+
+    @property
+    def becoming(self) -> Become:
+        """How commands become root on it."""
+        user = self.ssh_options.get("User", "root") if self.become else "root"
+        return Become(self.stack or "", self.host, user, self.sudo_source if self.become else "")
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
     own = [key for name in features for key in defaults[name]]
     connection = ("ansible_connection", "ansible_host", "ansible_port", "ansible_user", "ansible_become")
     wanted = [*own, *connection, "ansible_ssh_private_key_file", "ansible_ssh_common_args"]
-    wanted += ["causeway_stack", "causeway_for_trials"]
+    wanted += ["causeway_stack", "causeway_for_trials", "causeway_sudo_source"]
     templar = Templar(loader=loader, variables=merged)
     values = templar.template({key: merged[key] for key in wanted if key in merged})
     podman = str(values.get("ansible_connection", "ssh")).endswith("podman")
@@ -169,6 +178,7 @@ def _expectation(host: Any, manager: Any, defaults: dict[str, dict[str, Any]], l
         ssh_options={} if podman else ssh_options({**values, "inventory_hostname": host.name}),
         become=bool(values.get("ansible_become", False)),
         stack=values.get("causeway_stack"),
+        sudo_source=str(values.get("causeway_sudo_source", "")).rpartition("/")[2],
         experiments=bool(values.get("causeway_for_trials", False)),
     )
 

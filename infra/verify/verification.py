@@ -23,6 +23,7 @@ from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 from infra.files import write_file
 from infra.ground.ssh import CONNECT_TIMEOUT_S, config_text
+from infra.ground.sudo import get_ready
 from infra.verify.expectations import Expectation, Expectations, parse
 from infra.verify.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
@@ -160,6 +161,9 @@ class Checking:
 
     def __enter__(self) -> "Checking":
         """Open a connection to every host, while pytest starts and collects."""
+        for host in self.expectations.hosts:
+            if host.sudo_source:
+                get_ready(host.stack or "", {host.sudo_source: (host.stack or "",)})
         folder, hosts = Path(self._folder.name), self.expectations.hosts
         reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
         self._ssh_config.write_text(config_text(reached, folder / "%C"))
@@ -214,10 +218,10 @@ class Checking:
         return VerificationResult(in_order, datetime.now(UTC))
 
 
-def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def _ssh(config: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["ssh", "-F", str(config), *words],
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         capture_output=True,
         text=True,
         errors="replace",
@@ -227,14 +231,18 @@ def _ssh(config: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _connect(host: Expectation, ssh_config: Path) -> str | None:
-    """Open the connection that the checks will share; what is wrong when the host does not answer."""
+    """Open the connection that the checks will share; what is wrong when the host does not answer.
+
+    A password for sudo is tried here, once, and by no check before.
+    """
+    becoming = host.becoming
     try:
         if host.connection == "ssh":
-            done = _ssh(ssh_config, host.host, "true")
+            command = becoming.command("true") if becoming.source else "true"
+            done = _ssh(ssh_config, host.host, command, stdin=becoming.ahead)
         else:
-            command = ["podman", "exec", host.address, "true"]
             done = subprocess.run(
-                command,
+                ["podman", "exec", host.address, "true"],
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -245,6 +253,8 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
         return f"no answer within {error.timeout:g} s"
     if done.returncode == 0:
         return None
+    if refusal := becoming.refusal(done.stderr):
+        return refusal
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 

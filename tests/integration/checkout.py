@@ -68,13 +68,15 @@ class Checkout:
             YAML().dump({"config": {"causeway:cluster": dict(cluster)}}, file)
             file.write(text.removeprefix(without_salt(text)))
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, *words: str, env: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
+    ) -> "subprocess.Popen[str]":
         """Start `./run WORDS`; it ends with this process, also when that is killed."""
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", str(self.folder / "run"), *words],
             cwd=self.folder,
             env=_user_environment() | dict(env or {}),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

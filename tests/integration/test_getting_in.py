@@ -1,18 +1,21 @@
-"""Every way into machines you have: jump hosts, an SSH agent, certificates of users and of machines.
+"""Every way into machines you have: jump hosts, an SSH agent, certificates, and a sudo that asks.
 
 Three machines: a jump host, one behind it that lets nobody else in, and one that takes certificates only.
 What is tried is what a user does: `causeway doctor`, `up`, `causeway drift`, a playbook, and plain ssh.
 """
 
 import os
+import pty
 import signal
+import subprocess
+import termios
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.checkout import Checkout, said
+from tests.integration.checkout import Checkout, said, wait_for
 from tests.integration.machines import Machines, standing
 
 PROVES = ("existing",)
@@ -21,6 +24,13 @@ JUMP, BEHIND, SIGNED = (f"machine-{number}" for number in range(3))
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
 DROP_IN = "/etc/ssh/sshd_config.d/00-getting-in.conf"
 PASSPHRASE = "a passphrase of the test"  # noqa: S105 - of a key that opens containers of the test only
+
+
+SUDO_PASSWORD = "{{ pä ss }} '\"$(id)`%s\\"  # noqa: S105 - likewise
+ADA = """
+useradd --create-home --shell /bin/bash ada && chpasswd && cp -r /root/.ssh /home/ada/
+chown --recursive ada: /home/ada/.ssh && echo 'ada ALL=(ALL) ALL' >/etc/sudoers.d/ada
+"""
 
 
 @pytest.fixture(scope="module")
@@ -217,3 +227,86 @@ def test_a_machine_behind_a_jump_host_stands_by_an_agent_and_an_authority(
     assert "1 clean" in checkout.run("exec", "causeway", "drift", checkout.stack, env=agent)
     state = checkout.run("exec", "pulumi", "stack", "export", "--stack", checkout.stack)
     assert PASSPHRASE not in state
+
+
+def on_a_terminal(checkout: Checkout, answer: str, *words: str, expect: int = 0) -> str:
+    """What `./run WORDS` printed where somebody sits who answers its one question."""
+    controller, terminal = pty.openpty()
+    process = checkout.start(*words, stdin=terminal)
+
+    def is_asked() -> bool:  # what was typed before is thrown away with the echo
+        return process.poll() is not None or not termios.tcgetattr(controller)[3] & termios.ECHO
+
+    try:
+        wait_for(is_asked, "the question for a password")
+        os.write(controller, answer.encode() + b"\n")
+        return checkout.finish(process, expect)
+    finally:
+        os.close(terminal)
+        os.close(controller)
+
+
+def asked_ada(machines: Machines) -> int:
+    """How often sudo was given another password than ada's."""
+    said = machines.on(JUMP, "sh", "-c", "journalctl --sync; journalctl -q -o cat SYSLOG_IDENTIFIER=sudo")
+    return said.count("authentication failure;")
+
+
+def test_a_sudo_that_asks_for_a_password(checkout: Checkout, machines: Machines) -> None:
+    subprocess.run(
+        ["podman", "exec", "-i", machines.container(JUMP), "sh", "-ec", ADA],
+        input=f"ada:{SUDO_PASSWORD}\n", text=True, check=True, timeout=60,
+    )  # fmt: skip
+    sshd(machines, JUMP, "AllowUsers ada")
+    look = ("exec", "causeway", "doctor", checkout.stack)
+    declared(checkout, machines, JUMP, ssh_user="ada")
+    assert "sudo asks ada for a password" in (printed := words(doctor(checkout)))
+    assert "declare `sudo: password` beside `ssh_user`" in printed
+    declared(checkout, machines, JUMP, ssh_user="ada", sudo="password")
+    assert "there is no terminal to ask for it" in checkout.run(*look, expect=1)
+    before = asked_ada(machines)
+    assert "sudo there does not take the password of ada" in words(
+        on_a_terminal(checkout, "x", *look, expect=1)
+    )
+    assert asked_ada(machines) == before + 1, "a second one may lock the account"
+    assert "ada, with a password" in words(on_a_terminal(checkout, SUDO_PASSWORD, *look, "--json", expect=1))
+
+
+def test_a_machine_whose_sudo_asks_stands_by_a_secret(checkout: Checkout, machines: Machines) -> None:
+    secret: dict[str, Any] = {
+        "ssh_user": "ada",
+        "sudo": "password",
+        "sudo_password_secret": "sudo-hall",
+    }
+    declared(checkout, machines, JUMP, **secret)
+    given = 'printf %s "$GIVEN" | causeway secret sudo-hall "$0"'
+    checkout.run("exec", "sh", "-c", given, checkout.stack, env={"GIVEN": SUDO_PASSWORD})
+    everything(checkout, {})
+    machines.on(JUMP, "sh", "-c", "chmod 0600 /etc/chrony/chrony.conf")
+    assert "expected 0644" in checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
+    repair = ("ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
+    checkout.run("exec", *repair)
+    assert "1 clean" in checkout.run("exec", "causeway", "drift", checkout.stack)
+    kept = checkout.files / "secrets" / "given-sudo-hall"
+    assert kept.read_bytes().decode() == SUDO_PASSWORD
+    assert kept.stat().st_mode & 0o777 == 0o600
+    holding = said("grep", "-rlF", "--", SUDO_PASSWORD, str(checkout.folder)).splitlines()
+    assert holding == [str(kept)], "no state, log, inventory or record"
+
+
+def test_a_machine_whose_sudo_asks_stands_by_somebody_at_a_terminal(
+    checkout: Checkout, machines: Machines
+) -> None:
+    declared(checkout, machines, JUMP, ssh_user="ada", sudo="password")
+    before = asked_ada(machines)
+    assert "does not take the password of ada" in on_a_terminal(checkout, "x", "up", checkout.stack, expect=1)
+    assert asked_ada(machines) == before + 1
+    machines.on(JUMP, "sh", "-c", "rm /etc/chrony/chrony.conf")
+    standing = on_a_terminal(checkout, SUDO_PASSWORD, "up", checkout.stack)
+    assert "0 failed, 0 unreachable (verified now)" in standing
+    assert not (checkout.files / "secrets" / "given-sudo-hall").exists()
+    assert "1 clean" in on_a_terminal(checkout, SUDO_PASSWORD, "exec", "causeway", "drift", checkout.stack)
+    play = ("ansible-playbook", "playbooks/verify.yml", "-i", f"inventories/{checkout.stack}")
+    assert "no terminal to ask" in checkout.run("exec", *play, expect=2)
+    on_a_terminal(checkout, SUDO_PASSWORD, "exec", "causeway", "sudo", checkout.stack, "--", *play)
+    assert asked_ada(machines) == before + 1

@@ -17,6 +17,7 @@ from infra.doctor import look, trip
 from infra.doctor.answer import read
 from infra.doctor.wanted import DISKS
 from infra.drift.assembly import packed_files, with_request
+from infra.ground.sudo import Become
 
 ASKED: dict[str, Any] = {
     **{"files": [], "texts": [], "folders": [], "units": [], "ports": [], "programs": {}, "sites": []},
@@ -111,10 +112,13 @@ def test_a_topic_that_fails_or_hangs_is_named_and_the_rest_is_answered(
     assert found["ufw"] is True
 
 
+AS_ROOT = Become("s", "n", "root")
+
+
 def test_it_travels_as_one_file_and_writes_nothing(tmp_path: Path) -> None:
     data = with_request(packed_files(trip.FILES), ASKED, 20)
     done = subprocess.run(
-        ["sh", "-c", trip.COMMAND.replace(trip.PYTHON, sys.executable)],
+        ["sh", "-c", trip.command(AS_ROOT).replace(trip.PYTHON, sys.executable)],
         input=data, capture_output=True, cwd=tmp_path, timeout=60, check=True,
     )  # fmt: skip
     machine = read(done.stdout)
@@ -126,7 +130,7 @@ def test_it_travels_as_one_file_and_writes_nothing(tmp_path: Path) -> None:
 
 def test_without_python_the_shell_answers() -> None:
     done = subprocess.run(
-        ["sh", "-c", trip.COMMAND.replace(trip.PYTHON, "/nowhere/python3")],
+        ["sh", "-c", trip.command(AS_ROOT).replace(trip.PYTHON, "/nowhere/python3")],
         input=b"", capture_output=True, timeout=60, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["python"] == ""

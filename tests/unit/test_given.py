@@ -47,6 +47,14 @@ def test_another_value_is_another_file_and_another_fingerprint(folder: Path) -> 
     assert not file.exists()
 
 
+def test_what_is_no_name_is_not_repeated() -> None:
+    hosts = {"name": "n", "role": "control", "count": 0}
+    provider = {"kind": "existing", "sudo_password_secret": "Hunter 2!"}
+    region = {"name": "hall", "cidr": "192.0.2.0/24", "provider": provider, "pools": [hosts]}
+    spec = ClusterSpec.model_validate({"name": "c", "regions": [region]})
+    assert check_given(spec, {}, "s", Source()) == []
+
+
 @pytest.mark.parametrize("empty", ["", " ", "\n"])
 def test_an_empty_one_is_refused(folder: Path, empty: str) -> None:
     with pytest.raises(CausewayError, match="the secret hook is empty") as caught:

@@ -29,6 +29,8 @@ MACHINES: dict[str, Any] = {
                 "kind": "existing",
                 "ssh_user": "ada",
                 "ssh_key_file": "~/.ssh/id_ed25519",
+                "sudo": "password",
+                "sudo_password_secret": "sudo-ada",
                 "gateway_address": f"{network}.250",
                 "ssh_host_ca": f"{KEY} the authority",
                 "adopt": {

@@ -27,6 +27,7 @@ import testinfra
 from testinfra.host import Host
 
 from infra.verify.expectations import Expectation, Expectations, parse
+from tests.verify.backend import install
 from tests.verify.patience import LIMIT_S, Patience
 from tests.verify.side_by_side import Hung, SideBySide, deadline
 from tests.verify.support import Expect, VerdictRecorder
@@ -40,6 +41,11 @@ ALLOWED_S = pytest.StashKey[float]()
 NOT_TRIED = pytest.StashKey[str]()
 FAILED = pytest.StashKey[bool]()
 """Of a check: True where it hung, too."""
+
+
+def pytest_configure() -> None:
+    if EXPECTATIONS in os.environ:
+        install(known().hosts)
 
 
 def pytest_ignore_collect() -> bool | None:

@@ -1,12 +1,15 @@
 """The base of every node: who keeps a region's time, and SSH."""
 
-from infra.capabilities.base.rules import AuthorizedKeysAreKeys, LocaleIsKnown
+from collections.abc import Mapping
+
+from infra.capabilities.base.rules import AuthorizedKeysAreKeys, LocaleIsKnown, SudoAsksSomebody
 from infra.capabilities.base.section import BaseRegion, BaseSection
 from infra.declaration import ClusterSpec
-from infra.ground.capability import Capability, Planned
+from infra.ground.capability import Capability, Planned, SecretKind
 from infra.ground.contract import natural
 from infra.ground.endpoint import Endpoint, HostSet, Ports
 from infra.ground.nodes import pool_key
+from infra.ground.secrets import GIVEN
 
 MAX_TIME_SERVERS = 3
 """Of a region; more agree no better."""
@@ -18,7 +21,7 @@ class Base(Capability[BaseSection]):
 
     name = "base"
     uses = ("discovery",)
-    rules = (LocaleIsKnown(), AuthorizedKeysAreKeys())
+    rules = (LocaleIsKnown(), AuthorizedKeysAreKeys(), SudoAsksSomebody())
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> BaseSection:
         """The first control nodes of each region keep its time."""
@@ -39,7 +42,22 @@ class Base(Capability[BaseSection]):
             for pool in region.pools
             if pool.shm_gib is not None
         }
-        return BaseSection(authorized_keys=spec.authorized_keys, regions=regions, shm_gib=shm)
+        secrets = tuple(dict.fromkeys(self.given(spec).values()))
+        return BaseSection(
+            authorized_keys=spec.authorized_keys, regions=regions, sudo_secrets=secrets, shm_gib=shm
+        )
+
+    def secrets(self, plan: BaseSection) -> Mapping[str, SecretKind]:
+        """Passwords for sudo: files on the controller, for a run of Ansible's that nobody started by `up`."""
+        return {f"{GIVEN}{name}": "given" for name in plan.sudo_secrets}
+
+    def given(self, spec: ClusterSpec) -> Mapping[str, str]:
+        """Passwords for sudo."""
+        named = {
+            f"regions[{index}].provider.sudo_password_secret": region.provider.sudo_password_secret
+            for index, region in enumerate(spec.regions)
+        }
+        return {path: name for path, name in named.items() if name is not None}
 
     def endpoints(self, plan: BaseSection, planned: Planned) -> tuple[Endpoint, ...]:
         """SSH on every node, by the port of its pool's first, and the time on those that keep it."""

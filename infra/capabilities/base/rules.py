@@ -7,7 +7,10 @@ from infra.declaration import ClusterSpec
 from infra.declaration.base import is_line
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rules.machines import KEY_TYPES, holds_type
+from infra.ground.rules.names import LABEL
 
+CLUSTER = "cluster"
+"""What no secret can be called: the declaration's key."""
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 """Keys of users may live in a security key as well."""
 
@@ -50,6 +53,32 @@ class LocaleIsKnown:
                 suggestion = f"{near}.UTF-8" if near else None
                 message = f"{show(region.locale)} is not a locale known here"
                 yield Problem(f"regions[{index}].locale", message, show(region.locale), suggestion=suggestion)
+
+
+class SudoAsksSomebody:
+    """root is asked for nothing, and a secret without a question is a mistake."""
+
+    id: ClassVar[str] = "sudo"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Passwords of root's, those that nobody asks for, and secrets whose names are none."""
+        for index, region in enumerate(spec.regions):
+            path, provider = f"regions[{index}].provider", region.provider
+            secret = provider.sudo_password_secret
+            if provider.sudo == "password" and provider.ssh_user == "root":
+                hint = "declare the `ssh_user` that sudo asks, or take it out"
+                yield Problem(f"{path}.sudo", "root needs no sudo", hint=hint)
+            if secret is None:
+                continue
+            if provider.sudo != "password":
+                hint = "declare `sudo: password` beside it, or take it out"
+                yield Problem(f"{path}.sudo_password_secret", "sudo is to ask for no password", hint=hint)
+            if not LABEL.fullmatch(secret) or secret == CLUSTER:
+                # It is not repeated: it may be the password.
+                message = "cannot be a secret's name (a-z, 0-9 and - inside; cluster is the declaration's)"
+                hint = "give it a name, and set that by `./run exec causeway secret NAME`"
+                yield Problem(f"{path}.sudo_password_secret", message, hint=hint)
 
 
 def _complaint(line: str) -> tuple[str, str] | None:

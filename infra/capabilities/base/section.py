@@ -24,6 +24,8 @@ class BaseSection(Section):
     authorized_keys: tuple[str, ...] = ()
     """Public keys that may log in beside the stack's own."""
     regions: dict[str, BaseRegion]
+    sudo_secrets: tuple[str, ...] = ()
+    """Names of the secrets that are passwords for sudo. The controller reads them, no role does."""
     shm_gib: dict[str, float]
     """Pool → size of /dev/shm, where it is declared."""
 

@@ -15,6 +15,7 @@ from infra.capabilities.monitoring.section import MonitoringSection
 from infra.errors import BadInputError, CausewayError, one_line, sentence
 from infra.ground.contract import Contract
 from infra.ground.ssh import ssh_config_file
+from infra.ground.sudo import Become, ready
 from infra.process import begun, run
 
 PATIENCE_S = 30
@@ -146,6 +147,7 @@ def cluster_state(contract: Contract, *, history: bool = False) -> list[RegionSt
     `history`: also the last hours, for curves.
     """
     section = monitored(contract)
+    ready(contract, (region.server for region in section.regions.values()))
     asked = [begun(partial(_region, name, contract, section, history)) for name in section.regions]
     return [one.result() for one in asked]
 
@@ -165,14 +167,15 @@ def _region(name: str, contract: Contract, section: MonitoringSection, history: 
 
 
 def _ask(contract: Contract, server: str, history: bool) -> dict[str, Any]:
-    user = contract.regions[contract.region_of(server)].ssh_user
-    become = [] if user == "root" else ["sudo", "-n"]
+    becoming = Become.on(contract, server)
     address = str(contract.hosts[server].address)
     words = (QUERIES, HISTORY if history else {}, HISTORY_S, HISTORY_STEP_S)
-    # ssh makes one line of its words.
-    remote = [*become, "python3", "-", address, *(shlex.quote(json.dumps(word)) for word in words)]
-    argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, *remote]
-    answer = json.loads(run(argv, stdin=ASK, timeout_s=PATIENCE_S))
+    remote = becoming.command(shlex.join(["python3", "-", address, *map(json.dumps, words)]))
+    argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, remote]
+    try:
+        answer = json.loads(run(argv, stdin=becoming.ahead + ASK, timeout_s=PATIENCE_S))
+    except CausewayError as error:
+        raise CausewayError(becoming.refusal(error.message) or error.message, error.hint) from None
     if not isinstance(answer, dict):
         raise ValueError("no mapping")
     return answer

@@ -1,0 +1,278 @@
+"""How a command becomes root on a host: the one place that says it, and that knows a password for sudo.
+
+Three ways: the login is root; sudo asks for nothing; sudo asks for a password. Where that comes from the
+declaration says: a secret of the stack, or whoever sits at the terminal, who is asked once. It is kept in
+memory that has no name in any file system (memfd_create(2)) and ends with the process that asked. Its
+children find it by `CAUSEWAY_SUDO`, which names that memory and holds nothing.
+
+On a host it is the first line of a command's standard input, and stands in no command and no environment. A
+shell there takes that line and has sudo try it once, with nothing behind it that sudo could take for a second
+guess. Only then has it sudo run the program, on the password, an empty line, and the rest of the input. As
+root, lines are thrown away up to the empty one, so that a sudo that asks for nothing after all does not hand
+the password to the program. Timestamps are neither used nor made (`-k`).
+"""
+
+import getpass
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from infra import ROOT
+from infra.errors import HARMFUL, CausewayError, one_line
+from infra.ground.contract import Contract
+from infra.ground.secrets import GIVEN
+from infra.process import run
+from infra.stack import secret_file
+
+HANDED = "CAUSEWAY_SUDO"
+"""Path of the memory that has the passwords: `{stack: {source: password}}` as JSON."""
+ASKED, SECRET = "asked-", "secret-"
+"""What a source begins with; the rest is the user who is asked for, or the secret's name."""
+MOST_BYTES = 511
+"""PAM_MAX_RESP_SIZE of Linux-PAM is 512, with the zero at the end."""
+REFUSED = "causeway: sudo refused"
+REFUSED_STATUS = 77
+ASKS = "a password is required"
+"""What sudo says where it may not ask (`-n`)."""
+
+TRY = 'printf "%s\\n" "$k" | LC_ALL=C sudo -k -S -p "" true'
+"""Whether sudo takes the password, of which there is one only."""
+SKIP = 'while IFS= read -r l && [ -n "$l" ]; do :; done; exec "$@"'
+FEED = '{{ printf "%s\\n\\n" "$k"; exec cat; }} | sudo -k -S -p "" sh -c {skip} sh {command}'
+READ = "IFS= read -r k; "
+_lock = threading.RLock()
+_kept: dict[str, dict[str, str]] = {}
+_memory: list[int] = []
+_refused: set[tuple[str, str]] = set()
+
+
+@dataclass(frozen=True)
+class Become:
+    """How commands become root on one host."""
+
+    stack: str
+    host: str
+    user: str
+    source: str = ""
+    """Where sudo's password comes from; empty where it asks for none."""
+
+    @classmethod
+    def on(cls, contract: Contract, host: str) -> "Become":
+        """On a host of the contract."""
+        region = contract.regions[contract.region_of(host)]
+        return cls(contract.stack, host, region.ssh_user, region.sudo_source)
+
+    @property
+    def ahead(self) -> str:
+        """What goes to the command's standard input before its own. CausewayError where that is not known.
+
+        A host that has refused it is not asked again by this process: a second guess may lock the account.
+        """
+        if not self.source:
+            return ""
+        if (self.stack, self.host) in _refused:
+            raise CausewayError(f"sudo on {self.host} has refused the password of {self.user} before")
+        return f"{password(self.stack, self.source)}\n"
+
+    def command(self, command: str, *, proven: bool = False) -> str:
+        """A shell's words, as root; any login shell takes the result.
+
+        `proven`: the password was tried there by whoever calls, and is not tried apart from the command.
+        """
+        if not self.source:
+            return command if self.user == "root" else f"sudo -n {command}"
+        begin, attempt, run = self.script(command)
+        # Put together there, so that no error that shows the command looks like this one.
+        refuse = f'{{ printf "%s refused\\n" "causeway: sudo" >&2; exit {REFUSED_STATUS}; }}'
+        first = "" if proven else f"{attempt} >/dev/null || {refuse}; "
+        return f"sh -c {shlex.quote(begin + first + run)}"
+
+    def script(self, command: str) -> tuple[str, str, str]:
+        """Parts for a script of sh: what comes first, what tells whether sudo lets the user, the command."""
+        if self.source:
+            return READ, TRY, FEED.format(skip=shlex.quote(SKIP), command=command)
+        way = 's=; [ "$(id -u)" -eq 0 ] || s="sudo -n"; '
+        return way, "LC_ALL=C $s true </dev/null", f"exec $s {command}"
+
+    def refusal(self, complaint: str) -> str | None:
+        """Why sudo did not let the user, of what a command said; None where it is not sudo's doing."""
+        if not self.source or REFUSED not in complaint:
+            return None
+        self.note_refusal()
+        return self.in_words(complaint)
+
+    def note_refusal(self) -> None:
+        """Never try it again on this host."""
+        _refused.add((self.stack, self.host))
+
+    def in_words(self, complaint: str) -> str:
+        """What sudo's complaint (in English) means."""
+        if "you must have a tty" in complaint:
+            return f"sudo there wants a terminal (requiretty), which is not supported: {no_tty(self.user)}"
+        if "not in the sudoers" in complaint or "not allowed to" in complaint:
+            return f"{self.user} may not run every command by sudo there"
+        if "not found" in complaint:
+            return "there is no sudo"
+        said = [line for line in re.split(r"\n| / ", complaint) if line.startswith("sudo: ")]
+        why = f" ({one_line(said[-1], 120)})" if said else ""
+        return f"sudo there does not take the password of {self.user}; it was tried once{why}"
+
+
+def no_tty(user: str) -> str:
+    """The line of sudoers that lets a user do without a terminal."""
+    return f"Defaults:{user} !requiretty"
+
+
+def source_of(user: str, secret: str | None) -> str:
+    """Where the password of a user comes from, as the contract has it."""
+    return f"{SECRET}{secret}" if secret else f"{ASKED}{user}"
+
+
+def ready(contract: Contract, hosts: Iterable[str] | None = None) -> None:
+    """Have all passwords that these hosts (or all) need: before the first is asked, not among their answers.
+
+    CausewayError where one cannot be had.
+    """
+    names = contract.regions if hosts is None else {contract.region_of(host) for host in hosts}
+    wanted = dict[str, list[str]]()
+    for name in names:
+        if source := contract.regions[name].sudo_source:
+            wanted.setdefault(source, []).append(name)
+    get_ready(contract.stack, wanted)
+
+
+def get_ready(stack: str, wanted: Mapping[str, Iterable[str]]) -> None:
+    """The same by sources: source → what it is for."""
+    with _lock:
+        for source, places in wanted.items():
+            if _known(stack, source) is None:
+                _keep(stack, source, _obtain(stack, source, places))
+
+
+def carry_over(before: Contract, now: Contract) -> None:
+    """For an `up`, which first asks machines as the last one left them: a region's password is the one now.
+
+    Where sudo asks for none now, any will do. CausewayError where that of a region that leaves is not there.
+    """
+    for name, region in before.regions.items():
+        source = region.sudo_source
+        if not source or _known(before.stack, source) is not None:
+            continue
+        if name not in now.regions:
+            get_ready(before.stack, {source: (name,)})
+        else:
+            new = now.regions[name].sudo_source
+            with _lock:
+                _keep(before.stack, source, password(now.stack, new) if new else "none")
+
+
+def password(stack: str, source: str) -> str:
+    """A password that was made ready here or by whoever started this; else the stack's file of the secret.
+
+    CausewayError where there is neither: nobody is asked from here.
+    """
+    found = _known(stack, source)
+    if found is None and source.startswith(SECRET):
+        found = _from_file(stack, source.removeprefix(SECRET))
+    if found is None:
+        raise _missing(stack, source)
+    return checked(found, source)
+
+
+def checked(text: str, source: str) -> str:
+    """A password as sudo can be given it. CausewayError, which does not repeat it, for one that cannot be."""
+    if not text or HARMFUL.search(text) or "\t" in text or "\n" in text or len(text.encode()) > MOST_BYTES:
+        raise CausewayError(
+            f"the password for sudo ({_name(source)}) is empty, or has characters that no password has",
+            hint=f"one line without control characters, at most {MOST_BYTES} bytes",
+        )
+    return text
+
+
+def _obtain(stack: str, source: str, places: Iterable[str]) -> str:
+    if source.startswith(SECRET):
+        return checked(_from_secret(stack, source.removeprefix(SECRET)), source)
+    if not sys.stdin.isatty():
+        raise _missing(stack, source)
+    question = f"password of {source.removeprefix(ASKED)} for sudo ({', '.join(places)}): "
+    return checked(getpass.getpass(question), source)
+
+
+def _from_secret(stack: str, name: str) -> str:
+    """As the stack's configuration has it, which is newer than the file that `up` wrote."""
+    try:
+        words = ("config", "get", f"causeway:{name}", "--stack", stack, "--non-interactive")
+        return run(["pulumi", "-C", str(ROOT), *words]).removesuffix("\n")
+    except CausewayError:
+        found = _from_file(stack, name)
+        if found is None:
+            raise
+        return found
+
+
+def _from_file(stack: str, name: str) -> str | None:
+    try:
+        return secret_file(stack, f"{GIVEN}{name}").read_bytes().decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _known(stack: str, source: str) -> str | None:
+    """What this process has, else one above it: its memory is gone when it has ended."""
+    if source in _kept.get(stack, {}):
+        return _kept[stack][source]
+    try:
+        with open(os.environ[HANDED], encoding="utf-8") as memory:  # noqa: PTH123 - a descriptor of another process
+            found = json.load(memory)[stack][source]
+    except (KeyError, OSError, ValueError, TypeError):
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _keep(stack: str, source: str, found: str) -> None:
+    """Keep a password, also for what this process starts from now on."""
+    _kept.setdefault(stack, {})[source] = found
+    if not _memory:
+        _memory.append(os.memfd_create("causeway-sudo"))
+        above = os.environ.get(HANDED)
+        os.environ[HANDED] = f"/proc/{os.getpid()}/fd/{_memory[0]}"
+        _take_over(above)
+    data = json.dumps(_kept).encode()
+    os.ftruncate(_memory[0], 0)
+    os.pwrite(_memory[0], data, 0)
+
+
+def _take_over(above: str | None) -> None:
+    """What a process above has as well: children look at one memory only."""
+    try:
+        with open(above or "", encoding="utf-8") as memory:  # noqa: PTH123 - likewise
+            for stack, known in json.load(memory).items():
+                for source, found in known.items():
+                    _kept.setdefault(stack, {}).setdefault(source, found)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _missing(stack: str, source: str) -> CausewayError:
+    if source.startswith(SECRET):
+        name = source.removeprefix(SECRET)
+        return CausewayError(
+            f"the password for sudo is not there: stack {stack} has no secret {name} yet",
+            hint=f"./run exec causeway secret {name} {stack}, then ./run up {stack}",
+        )
+    user = source.removeprefix(ASKED)
+    return CausewayError(
+        f"sudo wants the password of {user}, and there is no terminal to ask for it",
+        hint=f"on a terminal: ./run exec causeway sudo {stack} -- COMMAND; where there is none, declare"
+        f" `sudo_password_secret: NAME` beside `ssh_user`, and ./run exec causeway secret NAME {stack}",
+    )
+
+
+def _name(source: str) -> str:
+    kind = "the secret" if source.startswith(SECRET) else "of"
+    return f"{kind} {source.removeprefix(SECRET).removeprefix(ASKED)}"

@@ -1,0 +1,376 @@
+"""The one place that says how a command becomes root, and what happens to a password on its way.
+
+sudo is played by a program that asks as sudo does: line by line from standard input, three times. The real
+one is asked in tests/integration/test_getting_in.py.
+"""
+
+import argparse
+import json
+import os
+import pty
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from infra import ROOT
+from infra.capabilities.monitoring import state
+from infra.checks import load
+from infra.commands import sudo as command
+from infra.errors import HARMFUL, BadInputError, CausewayError
+from infra.ground import sudo
+from infra.ground.contract import Contract
+from infra.ground.sudo import Become
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
+from tests.unit.texts import KEY
+from tests.verify import backend
+
+SUDO = r"""#!/usr/bin/python3 -IS
+import os, sys
+folder = os.path.dirname(os.path.abspath(__file__))
+def note(name, data):
+    with open(os.path.join(folder, name), "ab") as file:
+        file.write(data + b"\n")
+def line():
+    said = b""
+    while (byte := os.read(0, 1)) and byte != b"\n":
+        said += byte
+    return said if said or byte else None
+def end(text):
+    sys.exit("sudo: " + text)
+shown = {key: value for key, value in os.environb.items() if key not in (b"_", b"PWD", b"OLDPWD", b"SHLVL")}
+note("seen", repr((sys.argv[1:], sorted(shown.items()))).encode())
+words = sys.argv[1:]
+flags = []
+while words and words[0].startswith("-"):
+    flags.append(words.pop(0))
+    if flags[-1] in ("-p", "-u"):
+        flags.append(words.pop(0))
+expected = open(os.path.join(folder, "password"), "rb").read()
+if expected and "-n" in flags:
+    end("a password is required")
+for number in range(3 if expected else 0):
+    os.write(2, flags[flags.index("-p") + 1].encode())
+    if (tried := line()) is None:
+        end("no password was provided")
+    note("tried", tried)
+    if tried == expected:
+        break
+else:
+    if expected:
+        end("3 incorrect password attempts")
+os.execvp(words[0], words)
+"""
+SSH = '#!/bin/sh\nfor word; do :; done\nexec sh -c "$word"\n'
+PASSWORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
+    lambda text: not HARMFUL.search(text) and "\t" not in text and "\n" not in text
+)
+
+
+class Host:
+    """A folder of programs that stands for a host; `password` is what its sudo asks for, if anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name, text in (("sudo", SUDO), ("ssh", SSH)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o700)
+        self.asks_for("")
+
+    def asks_for(self, password: str) -> None:
+        (self.folder / "password").write_bytes(password.encode())
+        for name in ("seen", "tried"):
+            (self.folder / name).write_bytes(b"")
+
+    def run(self, command: str, data: bytes, locale: str = "C.UTF-8") -> "subprocess.CompletedProcess[bytes]":
+        path = f"{self.folder}:/usr/bin:/bin"
+        environment = {"PATH": path, "LC_ALL": locale}
+        return subprocess.run(["sh", "-c", command], input=data, capture_output=True, env=environment)
+
+    def noted(self, name: str) -> list[bytes]:
+        return (self.folder / name).read_bytes().splitlines()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
+    return Host(tmp_path_factory.mktemp("host"))
+
+
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(sudo.HANDED, raising=False)
+    monkeypatch.setattr(sudo, "_kept", {})
+    monkeypatch.setattr(sudo, "_memory", [])
+    monkeypatch.setattr(sudo, "_refused", set())
+
+
+def asked(password: str, host: str = "n") -> Become:
+    sudo._kept["s"] = {"asked-ada": password}
+    sudo._refused.clear()
+    return Become("s", host, "ada", "asked-ada")
+
+
+@settings(max_examples=40)
+@given(PASSWORDS, st.binary(max_size=200), st.sampled_from(["C", "C.UTF-8"]), st.booleans())
+def test_a_password_arrives_byte_for_byte_and_stands_in_no_command(
+    host: Host, password: str, data: bytes, locale: str, proven: bool
+) -> None:
+    host.asks_for("another one")
+    other = asked("another one")
+    assert host.run(other.command("cat", proven=proven), other.ahead.encode(), locale).returncode == 0
+    shown = host.noted("seen")
+    host.asks_for(password)
+    becoming = asked(password)
+    done = host.run(becoming.command("cat", proven=proven), becoming.ahead.encode() + data, locale)
+    assert (done.returncode, done.stdout, done.stderr) == (0, data, b"")
+    assert host.noted("tried") == [password.encode()] * (1 if proven else 2)
+    assert host.noted("seen") == shown, "words and environment are the same with any password"
+
+
+@settings(max_examples=10)
+@given(PASSWORDS, st.binary(max_size=200), st.booleans())
+def test_where_sudo_asks_for_nothing_the_program_does_not_get_the_password(
+    host: Host, password: str, data: bytes, proven: bool
+) -> None:
+    host.asks_for("")
+    becoming = asked(password)
+    done = host.run(becoming.command("cat", proven=proven), becoming.ahead.encode() + data)
+    assert (done.returncode, done.stdout) == (0, data)
+
+
+def test_a_wrong_one_is_tried_once_and_nothing_of_the_input_is_taken_for_another(host: Host) -> None:
+    host.asks_for("right")
+    becoming = asked("wrong")
+    done = host.run(becoming.command("cat"), becoming.ahead.encode() + b"right\nright\n")
+    assert (done.returncode, done.stdout) == (sudo.REFUSED_STATUS, b"")
+    assert host.noted("tried") == [b"wrong"]
+    assert becoming.refusal(f"`{becoming.command('cat')}` ended with 1") is None, "its own words are none"
+    said = becoming.refusal(done.stderr.decode())
+    assert said == (
+        "sudo there does not take the password of ada; it was tried once (sudo: no password was provided)"
+    )
+    with pytest.raises(CausewayError, match="sudo on n has refused the password of ada before"):
+        _ = becoming.ahead
+    assert Become("s", "m", "ada", "asked-ada").ahead == "wrong\n", "another host may take it"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "meant"),
+    [
+        ("sudo: sorry, you must have a tty to run sudo", "requiretty), which is not supported: Defaults:ada"),
+        ("ada is not in the sudoers file.", "ada may not run every command by sudo"),
+        ("sh: 1: sudo: not found", "there is no sudo"),
+    ],
+)
+def test_what_sudo_says_is_told_in_words(complaint: str, meant: str) -> None:
+    assert meant in asked("x").in_words(complaint)
+
+
+def test_without_a_password_commands_are_as_they_always_were() -> None:
+    assert Become("s", "n", "root").command("python3 -") == "python3 -"
+    assert Become("s", "n", "ada").command("python3 -") == "sudo -n python3 -"
+    assert Become("s", "n", "ada").ahead == ""
+
+
+@pytest.mark.parametrize("text", ["", "a\nb", "a\tb", "a\x03", "\x7f", "x" * 512, "\ud800"])
+def test_what_is_no_password_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(CausewayError) as caught:
+        sudo.checked(text, "asked-ada")
+    assert not text or text not in str(caught.value)
+
+
+CHILD = """
+import json, os, subprocess, sys
+from infra.ground import sudo
+sudo.get_ready("s", {"asked-ada": ["hall"], "asked-eve": ["barn"]})
+sudo.get_ready("s", {"asked-ada": ["hall"]})
+code = "from infra.ground import sudo; import json; print(json.dumps([sudo.password('s', n) for n in NAMES]))"
+code = code.replace("NAMES", "('asked-ada', 'asked-eve')")
+said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+shown = open("/proc/self/cmdline").read() + "".join(os.environ.values())
+print(json.dumps({"child": json.loads(said), "shown": shown, "memory": os.environ["CAUSEWAY_SUDO"]}))
+"""
+
+
+def test_each_is_asked_once_on_a_terminal_and_is_gone_with_who_asked(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    out = tmp_path / "out"
+    environment = {key: value for key, value in os.environ.items() if key != sudo.HANDED}
+    with out.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD], cwd=ROOT, env=environment, stdin=terminal, stdout=file,
+            stderr=terminal, start_new_session=True,
+        )  # fmt: skip
+    os.close(terminal)
+    said = b""
+    for user, secret in ((b"ada", "pä ss'\"$(x)`"), (b"eve", "{{ other }}")):
+        while b"password of " + user not in said:
+            said += os.read(controller, 1000)
+        os.write(controller, secret.encode() + b"\n")
+    assert process.wait(timeout=60) == 0
+    os.close(controller)
+    found = json.loads(out.read_text())
+    assert found["child"] == ["pä ss'\"$(x)`", "{{ other }}"]
+    assert "$(x)" not in found["shown"]
+    assert "$(x)" not in said.decode()
+    assert not Path(found["memory"]).exists()
+
+
+def test_without_a_terminal_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", open(os.devnull))  # noqa: SIM115, PTH123 - pytest closes nothing of its own
+    with pytest.raises(CausewayError, match="no terminal to ask") as caught:
+        sudo.get_ready("lab", {"asked-ada": ["hall"]})
+    assert "causeway sudo lab -- COMMAND" in caught.value.hint
+    assert "sudo_password_secret: NAME" in caught.value.hint
+
+
+def test_a_secret_comes_from_pulumi_and_else_from_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sudo, "secret_file", lambda _stack, name: tmp_path / name)
+
+    def fails(*_: Any, **__: Any) -> str:
+        raise CausewayError("no passphrase")
+
+    monkeypatch.setattr(sudo, "run", fails)
+    with pytest.raises(CausewayError, match="no passphrase"):
+        sudo.get_ready("s", {"secret-ops": ["hall"]})
+    with pytest.raises(CausewayError, match="stack s has no secret ops yet"):
+        sudo.password("s", "secret-ops")
+    (tmp_path / "given-ops").write_text("of the file")
+    assert sudo.password("s", "secret-ops") == "of the file", "Ansible that nobody started by a command"
+    monkeypatch.setattr(sudo, "run", lambda words: f"{words[5]}\n")
+    sudo.get_ready("s", {"secret-ops": ["hall"]})
+    assert sudo.password("s", "secret-ops") == "causeway:ops", "the newer one"
+
+
+def test_checks_get_in_with_a_password(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    password = "pä ss'\"$(x)`"  # noqa: S105 - of a play
+    host.asks_for(password)
+    monkeypatch.setenv("PATH", f"{host.folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(backend.SudoBackend, "ways", {"n": asked(password)})
+    node = backend.SudoBackend("n", sudo=True)
+    done = node.run("printf '%%s|' %s; cat; echo no >&2; exit 3", "it's $HOME")
+    assert (done.rc, done.stdout, done.stderr) == (3, "it's $HOME|", "no\n")
+    assert password not in repr(done)
+    assert host.noted("tried") == [password.encode()]
+
+
+def test_ansible_gets_it_by_no_variable(tmp_path: Path) -> None:
+    """Ansible itself: what it says of its variables has where the password comes from, and sudo gets it."""
+    password = "{{ lookup('pipe', 'id') }} ä"  # noqa: S105 - of a play
+    host = Host(tmp_path)
+    host.asks_for(password)
+    own = {"ansible_connection": "local", "ansible_become": True, "causeway_sudo_source": "s/asked-ada"}
+    own["ansible_become_method"] = "causeway_sudo"
+    own["ansible_python_interpreter"] = sys.executable
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n": own}}}))
+    sudo._keep("s", "asked-ada", password)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_STRATEGY": "linear",
+        "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
+        "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
+    }
+
+    def said(*words: str) -> str:
+        argv = [*words, "-i", str(tmp_path / "hosts.json")]
+        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
+        return done.stdout + done.stderr
+
+    pinged = said("ansible", "n", "-vvv", "-m", "ansible.builtin.ping")
+    assert '"ping": "pong"' in pinged or "ping: pong" in pinged
+    assert host.noted("tried") == [password.encode()]
+    listed = said("ansible-inventory", "--list") + said(
+        "ansible", "n", "-m", "ansible.builtin.debug", "-a", "var=vars"
+    )
+    for text in (pinged, listed):
+        assert "lookup(" not in text
+    assert "asked-ada" in listed
+
+
+DECLARED = """
+name: lab
+regions:
+  - name: hall
+    provider: {kind: existing, ssh_user: ada, sudo: password}
+    cidr: 192.0.2.0/24
+    pools:
+      - {name: control, role: control, count: 1, hosts: [{address: 192.0.2.10, host_key: KEY}]}
+"""
+
+
+@pytest.mark.parametrize("ends", ["exit 7", "kill -TERM $$"])
+def test_a_command_runs_with_what_was_asked_for_and_ends_as_it_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], ends: str
+) -> None:
+    file = tmp_path / "Pulumi.lab.yaml"
+    file.write_text(DECLARED.replace("KEY", KEY))
+    monkeypatch.setattr(command, "declaration_of", lambda _stack: file)
+    sudo._keep("lab", "asked-ada", "right")
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    code = "from infra.ground import sudo; print(sudo.password('lab', 'asked-ada'))"
+    words = ["sh", "-c", f"{shlex.quote(sys.executable)} -c {shlex.quote(code)}; {ends}", "--", "--more"]
+    status = command.run(parser.parse_args(["lab", "--", *words]))
+    assert status == (7 if "exit" in ends else 128 + signal.SIGTERM)
+    assert capfd.readouterr().out == "right\n"
+    with pytest.raises(BadInputError, match="/nowhere: No such file"):
+        command.run(parser.parse_args(["lab", "--", "/nowhere"]))
+
+
+def test_status_asks_a_region_with_a_password_and_once_with_a_wrong_one(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "Pulumi.lab.yaml"
+    file.write_text(DECLARED.replace("KEY", KEY))
+    spec = load(file).spec
+    contract = build_contract(spec, make_plan(spec), "lab")
+    monkeypatch.setenv("PATH", f"{host.folder}:{os.environ['PATH']}")
+    monkeypatch.setattr(state, "ASK", "import json, sys; print(json.dumps({'asked': sys.argv[1]}))")
+    host.asks_for("right")
+    sudo._keep("lab", "asked-ada", "right")
+    assert state._ask(contract, "hall-control-0", history=False) == {"asked": "192.0.2.10"}
+    host.asks_for("another")
+    for said in ("sudo there does not take the password of ada", "has refused the password of ada before"):
+        with pytest.raises(CausewayError, match=said):
+            state._ask(contract, "hall-control-0", history=False)
+    assert host.noted("tried") == [b"right"]
+
+
+def test_an_up_asks_the_machines_of_before_with_the_password_of_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another source, none any more, and a region that leaves."""
+
+    def contract(**provider: str) -> Contract:
+        file = tmp_path / "Pulumi.lab.yaml"
+        file.write_text(DECLARED.replace("KEY", KEY))
+        spec = load(file).spec
+        (region,) = spec.regions
+        changed = region.model_copy(update={"provider": region.provider.model_copy(update=provider)})
+        spec = spec.model_copy(update={"regions": (changed,)})
+        return build_contract(spec, make_plan(spec), "lab")
+
+    asked, given = contract(), contract(sudo_password_secret="ops")  # noqa: S106 - a name
+    sudo._keep("lab", "secret-ops", "right")
+    sudo.carry_over(asked, given)
+    assert sudo.password("lab", "asked-ada") == "right"
+    forget(monkeypatch)
+    sudo.carry_over(asked, contract(sudo="passwordless"))
+    assert sudo.password("lab", "asked-ada") == "none"
+    forget(monkeypatch)
+    with pytest.raises(CausewayError, match="no terminal"):
+        sudo.carry_over(asked, asked.model_copy(update={"regions": {}}))
