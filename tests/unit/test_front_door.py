@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,18 @@ def test_an_empty_name_is_no_stack_and_not_the_default_one(command: str) -> None
     assert (done.returncode, "''" in done.stderr) == (2, True), done.stderr
 
 
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_the_version_is_the_one_of_the_package(word: str) -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert run(word).stdout == run("exec", "causeway", "--version").stdout == f"causeway {version}\n"
+
+
 def test_help_names_every_command() -> None:
     done = run("help")
     assert done.returncode == 0
-    assert all(f"  {command} " in done.stdout for command in ("up", "down", "test", "exec", "help"))
+    assert all(
+        f"  {command} " in done.stdout for command in ("up", "down", "test", "exec", "help", "version")
+    )
 
 
 def test_exec_keeps_arguments_directory_and_exit_status(tmp_path: Path) -> None:

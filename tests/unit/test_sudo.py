@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from infra import ROOT
@@ -69,9 +69,11 @@ else:
 os.execvp(words[0], words)
 """
 SSH = '#!/bin/sh\nfor word; do :; done\nexec sh -c "$word"\n'
-PASSWORDS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40).filter(
-    lambda text: not HARMFUL.search(text) and "\t" not in text and "\n" not in text
-)
+SHELLS_OWN = " \\'\"$`%*!#-~nct0"
+PASSWORDS = st.one_of(
+    st.text(SHELLS_OWN, min_size=1, max_size=12),
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
+).filter(lambda text: not HARMFUL.search(text) and "\t" not in text and "\n" not in text)
 
 
 class Host:
@@ -121,7 +123,9 @@ def asked(password: str, host: str = "n") -> Become:
     return Become("s", host, "ada", "asked-ada")
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
+@example(r"  a\n\c  ", b"\n\nx", "C", False)
+@example("-n", b"", "C", True)
 @given(PASSWORDS, st.binary(max_size=200), st.sampled_from(["C", "C.UTF-8"]), st.booleans())
 def test_a_password_arrives_byte_for_byte_and_stands_in_no_command(
     host: Host, password: str, data: bytes, locale: str, proven: bool
@@ -199,7 +203,8 @@ code = "from infra.ground import sudo; import json; print(json.dumps([sudo.passw
 code = code.replace("NAMES", "('asked-ada', 'asked-eve')")
 said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 shown = open("/proc/self/cmdline").read() + "".join(os.environ.values())
-print(json.dumps({"child": json.loads(said), "shown": shown, "memory": os.environ["CAUSEWAY_SUDO"]}))
+memory = os.environ["CAUSEWAY_SUDO"]
+print(json.dumps({"child": json.loads(said), "shown": shown, "memory": memory, "is": os.readlink(memory)}))
 """
 
 
@@ -224,6 +229,7 @@ def test_each_is_asked_once_on_a_terminal_and_is_gone_with_who_asked(tmp_path: P
     assert found["child"] == ["pä ss'\"$(x)`", "{{ other }}"]
     assert "$(x)" not in found["shown"]
     assert "$(x)" not in said.decode()
+    assert found["is"].startswith("/memfd:"), "no file has it"
     assert not Path(found["memory"]).exists()
 
 
