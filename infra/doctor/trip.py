@@ -17,7 +17,7 @@ from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import sentence
 from infra.ground.contract import Contract
 from infra.ground.machine import Machine
-from infra.ground.sudo import Become
+from infra.ground.sudo import Become, ready
 
 FILES = (ROOT / "infra" / "drift" / "node.py", ROOT / "infra" / "doctor" / "look.py")
 PYTHON = "/usr/bin/python3"
@@ -51,11 +51,13 @@ def look_at(
     contract: Contract, known_hosts: str, requests: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Looked]:
     """Host → what was found there, or why nothing was. `requests`: host → what is asked of it."""
+    ready(contract, requests)
     return asyncio.run(_all(Trips(contract, known_hosts), requests))
 
 
 def try_sudo(contract: Contract, known_hosts: str, hosts: Collection[str]) -> dict[str, TripError]:
     """Host → why its sudo does not take the password, which is tried once; not those that do not answer."""
+    ready(contract, hosts)
     return asyncio.run(_try_all(Trips(contract, known_hosts), hosts))
 
 

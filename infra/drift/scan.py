@@ -19,6 +19,7 @@ from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips, failure_of
 from infra.errors import BadInputError
+from infra.ground import sudo
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import load_identities
 from infra.stack import stack_dir
@@ -45,6 +46,7 @@ def scan_stack(
     names = list(contract.hosts) if hosts is None else list(hosts)
     inputs = role_inputs(contract, load_identities(stack))
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
+    sudo.ready(contract, names)
     yield from _beside(
         _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
     )

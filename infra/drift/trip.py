@@ -44,13 +44,13 @@ class TripError(Exception):
 
 
 class Trips:
-    """Connections to the nodes of one stack; the keys are read once, and passwords for sudo had before.
+    """Connections to the nodes of one stack; the keys are read once.
 
+    Whoever may be asked for a password is asked before (`infra.ground.sudo.ready`), not between answers.
     `declared`: the text of known hosts, for a stack that has no such file yet.
     """
 
     def __init__(self, contract: Contract, declared: str | None = None) -> None:
-        sudo.ready(contract)
         self.contract, self.declared = contract, declared
         self.tunnels: dict[tuple[str, int], asyncssh.SSHClientConnection] = {}
         self.opening: dict[tuple[str, int], asyncio.Lock] = {}

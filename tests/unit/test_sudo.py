@@ -380,3 +380,13 @@ def test_an_up_asks_the_machines_of_before_with_the_password_of_now(
     forget(monkeypatch)
     with pytest.raises(CausewayError, match="no terminal"):
         sudo.carry_over(asked, asked.model_copy(update={"regions": {}}))
+
+
+def test_nobody_is_asked_for_the_sake_of_other_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "Pulumi.lab.yaml"
+    file.write_text(DECLARED.replace("KEY", KEY))
+    spec = load(file).spec
+    contract = build_contract(spec, make_plan(spec), "lab")
+    sudo.ready(contract, ())
+    with pytest.raises(CausewayError, match="no terminal"):
+        sudo.ready(contract, contract.hosts)
