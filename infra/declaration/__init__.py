@@ -5,7 +5,7 @@ from infra.declaration.cluster import ClusterSpec, LeaveSpec
 from infra.declaration.containers import ContainerRuntimeSpec, RegistrySpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
-from infra.declaration.gpu import GpuSourceSpec, GpuStackSpec, MigSpec
+from infra.declaration.gpu import GpuHostSpec, GpuSourceSpec, GpuStackSpec, MigSpec
 from infra.declaration.link import LinkEndSpec, TrafficClasses, WanLinkSpec
 from infra.declaration.monitoring import MonitoringSpec
 from infra.declaration.region import (
@@ -47,6 +47,7 @@ __all__ = [
     "ExistingProvider",
     "FabricSpec",
     "FileBackingSpec",
+    "GpuHostSpec",
     "GpuSourceSpec",
     "GpuStackSpec",
     "JumpSpec",

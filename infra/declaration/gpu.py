@@ -11,6 +11,7 @@ DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
 DCGM = re.compile(r"[1-9]\.[0-9]{1,2}(\.[0-9]{1,2})?")
 TOOLKIT = re.compile(r"1\.[0-9]{1,2}\.[0-9]{1,2}")
+Governor = Literal["performance", "powersave", "schedutil", "ondemand", "conservative"]
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
 
 
@@ -52,6 +53,11 @@ def _profile(value: str) -> str:
     return value
 
 
+def _word(value: object) -> object:
+    """Some readers of YAML take `on` and `off` for truth values."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
 class MigSpec(Spec):
     """How each GPU is divided."""
 
@@ -73,6 +79,35 @@ class GpuSourceSpec(Spec):
     key_file: FilePath | None = None
     """File on this machine with the key that signs it; unset means the one that nodes have from Debian's
     `debian-archive-keyring` or NVIDIA's `cuda-keyring`."""
+
+
+class GpuHostSpec(Spec):
+    """What GPUs need of the machine around them. What is unset stays as the machine has it.
+
+    Nodes that cannot have a setting say so, and why; a container has its host's.
+    """
+
+    what: ClassVar = "the tuning of GPU hosts"
+    hugepages_2m: Int | None = Field(default=None, ge=1)
+    """Huge pages of 2 MiB on each node (`vm.nr_hugepages`)."""
+    hugepages_1g: Int | None = Field(default=None, ge=1)
+    """Huge pages of 1 GiB on each node, reserved at boot."""
+    governor: Governor | None = None
+    """cpufreq's governor of every CPU."""
+    iommu: Annotated[Literal["passthrough", "on", "off"] | None, BeforeValidator(_word)] = None
+    """`passthrough` (`iommu=pt`) lets devices reach memory untranslated, as GPUDirect wants it. It is a
+    parameter of the kernel, in force after a reboot.
+    """
+    acs: Annotated[Literal["keep", "off"], BeforeValidator(_word)] = "keep"
+    """PCI Access Control Services of the bridges above GPUs and fabric NICs: `off` lets these reach each
+    other directly, on bare metal only.
+    """
+    sriov_vfs: Int | None = Field(default=None, ge=1, le=127)
+    """SR-IOV virtual functions of each fabric port."""
+    dpu_mode: Literal["dpu", "nic"] | None = None
+    """Whether BlueField-3 cards run their own system, which has the ports (`dpu`), or are plain NICs (`nic`).
+    In force after a power cycle.
+    """
 
 
 class GpuStackSpec(Spec):
@@ -106,3 +141,5 @@ class GpuStackSpec(Spec):
     """Whether the driver stays loaded between jobs."""
     power_cap_w: Float | None = Field(default=None, gt=0)
     """Watts that each GPU may draw; unset means its own limit."""
+    host: GpuHostSpec = GpuHostSpec()
+    """Huge pages, CPU governor, IOMMU and the like; unset leaves them as they are."""

@@ -98,6 +98,10 @@ FABRIC: dict[str, Any] = {
                     "gpu_stack": {
                         "driver": "590.48.01", "cuda": "13.1", "kernel_modules": "open",
                         "mig": {"profile": "1g.10gb", "count": 7}, "dcgm": "4.6",
+                        "host": {
+                            "governor": "performance", "iommu": "passthrough", "acs": "off",
+                            "dpu_mode": "nic",
+                        },
                         "container_toolkit": "1.18.0",
                         "source": {
                             "kind": "nvidia", "key_file": "cuda.asc",

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.gpu.fits import fit, is_switched, modules_for
 from infra.capabilities.gpu.known import BRANCHES, MODELS, NVLINK5, version
 from infra.capabilities.gpu.packages import SOURCES, wanted
 from infra.capabilities.gpu.rules import RULES
-from infra.capabilities.gpu.section import GpuPool, GpuSection
-from infra.declaration import ClusterSpec, GpuStackSpec, NodePoolSpec
+from infra.capabilities.gpu.section import GpuHost, GpuPool, GpuSection
+from infra.declaration import ClusterSpec, GpuHostSpec, GpuStackSpec, NodePoolSpec
 from infra.ground.capability import Capability, Planned, Report
 from infra.ground.nodes import pool_key
 
@@ -38,6 +39,8 @@ class PoolStack:
     """Devices that a node offers: GPUs, or parts of them."""
     source: str
     """Where its packages come from, in words."""
+    host: str
+    """How its hosts are tuned, in words; empty where they stay as they are."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Gpu(Capability[GpuPlan]):
     """Where a pool declares `gpu_stack`."""
 
     name = "gpu"
+    uses = ("fabric",)
     rules = RULES
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> GpuPlan | None:
@@ -59,7 +63,13 @@ class Gpu(Capability[GpuPlan]):
         found = tuple(_stacks(spec))
         if not found:
             return None
-        pools = {pool_key(stack.region, pool.name): _node(stack, pool) for stack, pool in found}
+        fabric = planned.section(FabricSection)
+        pools = {}
+        for stack, pool in found:
+            nodes = planned.pool_nodes(stack.region, pool.name)
+            ports = fabric.hosts.get(nodes[0].name, ()) if fabric and nodes else ()
+            names = tuple(port.name for port in ports) or pool.nic_names
+            pools[pool_key(stack.region, pool.name)] = _node(stack, pool, names)
         return GpuPlan(tuple(stack for stack, _ in found), GpuSection(pools=pools))
 
     def section(self, plan: GpuPlan) -> GpuSection:
@@ -101,11 +111,18 @@ def _stack(region: str, pool: NodePoolSpec, stack: GpuStackSpec, model: str) -> 
         parts=pool.gpus * (stack.mig.count if stack.mig else 1),
         source=SOURCES[stack.source.kind].name
         + (f" at {stack.source.mirror}" if stack.source.mirror else ""),
+        host=_tuning(stack.host),
     )
 
 
-def _node(planned: PoolStack, pool: NodePoolSpec) -> GpuPool:
-    """What a node of the pool is to have; a pool without a stack has no plan."""
+def _tuning(host: GpuHostSpec) -> str:
+    """`governor performance, iommu passthrough`."""
+    declared = host.model_dump(exclude_defaults=True).items()
+    return ", ".join(f"{name} {value}" for name, value in declared)
+
+
+def _node(planned: PoolStack, pool: NodePoolSpec, ports: tuple[str, ...]) -> GpuPool:
+    """What a node of the pool is to have, with its fabric ports; a pool without a stack has no plan."""
     stack = pool.gpu_stack
     if stack is None:
         raise ValueError(f"{pool.name} has no stack")
@@ -128,7 +145,14 @@ def _node(planned: PoolStack, pool: NodePoolSpec) -> GpuPool:
         time_slices=stack.time_slices or 0,
         persistence=stack.persistence,
         power_cap_w=stack.power_cap_w or 0,
+        host=GpuHost(**stack.host.model_dump(exclude_none=True), nics=_by_nic(ports, pool.nics)),
     )
+
+
+def _by_nic(ports: tuple[str, ...], nics: int) -> tuple[tuple[str, ...], ...]:
+    """The ports of each NIC: they are named NIC by NIC, and within a NIC plane by plane."""
+    planes = len(ports) // nics if nics else 0
+    return tuple(ports[number : number + planes] for number in range(0, len(ports), planes)) if planes else ()
 
 
 def in_words(stack: PoolStack) -> str:
@@ -145,6 +169,8 @@ def in_words(stack: PoolStack) -> str:
     parts.append(f"from {stack.source}")
     if stack.mig:
         parts.append(f"each GPU as {stack.mig}: {stack.parts} devices a node")
+    if stack.host:
+        parts.append(f"hosts with {stack.host}")
     return ", ".join(parts)
 
 

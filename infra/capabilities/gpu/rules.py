@@ -7,12 +7,14 @@ from typing import ClassVar
 from infra.capabilities.gpu.fits import Fit, fit, is_switched, misfits, newest_for, text
 from infra.capabilities.gpu.known import BRANCHES, MODELS, version
 from infra.capabilities.gpu.packages import lacking
-from infra.declaration import ClusterSpec, GpuStackSpec
+from infra.declaration import ClusterSpec, GpuStackSpec, LocalProvider, NodePoolSpec, RegionSpec
 from infra.ground.problem import Problem, Severity, listing, show
 from infra.ground.rule import pools
 
 DESCRIBES_FROM = (1, 18, 0)
 """Container Toolkit 1.18.0 brings nvidia-cdi-refresh: NVIDIA, Support for Container Device Interface."""
+PAGES_OF_MEMORY = 0.9
+"""Share of a node's memory that huge pages may take; a rule of ours: the kernel and jobs need the rest."""
 NEAR = timedelta(days=180)
 """A branch that ends within this is told of: an upgrade of a fleet takes months."""
 
@@ -128,6 +130,62 @@ class GpusAreSharedOneWay:
                 yield Problem(f"{path}.time_slices", message, show(stack.time_slices))
 
 
+class HugepagesFit:
+    """Huge pages leave memory for everything else."""
+
+    id: ClassVar[str] = "gpu-host-hugepages"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Demands above the memory of a node, where that is declared."""
+        for path, region, _, pool in pools(spec):
+            memory = _memory_gib(spec, region, pool)
+            if pool.gpu_stack is None or memory is None:
+                continue
+            host = pool.gpu_stack.host
+            sizes = {"hugepages_2m": 2 / 1024, "hugepages_1g": 1.0}
+            asked = {name: (getattr(host, name) or 0) * gib for name, gib in sizes.items()}
+            total, most = sum(asked.values()), memory * PAGES_OF_MEMORY
+            if total > most:
+                field = max(asked, key=lambda name: asked[name])
+                room = int((most - (total - asked[field])) / sizes[field])
+                message = f"huge pages of {total:g} GiB, and a node has {memory:g} GiB: 90 % of it at most"
+                suggestion = str(room) if room > 0 else None
+                yield Problem(
+                    f"{path}.gpu_stack.host.{field}", message, show(getattr(host, field)), "", suggestion
+                )
+
+
+def _memory_gib(spec: ClusterSpec, region: RegionSpec, pool: NodePoolSpec) -> float | None:
+    """A node's memory as declared: of a virtual machine, or what acceptance expects."""
+    provider = region.provider
+    if isinstance(provider, LocalProvider) and region.node_kind(pool) == "vm":
+        return provider.vm_memory_mib / 1024
+    accepted = spec.acceptance.pools if spec.acceptance else ()
+    return next(
+        (one.memory_gib for one in accepted if (one.region, one.pool) == (region.name, pool.name)), None
+    )
+
+
+class FunctionsHavePorts:
+    """Virtual functions are made of ports that are known by their names."""
+
+    id: ClassVar[str] = "gpu-host-vfs"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Pools without fabric NICs, and NICs that nothing names."""
+        for path, region, _, pool in pools(spec):
+            if pool.gpu_stack is None or pool.gpu_stack.host.sriov_vfs is None:
+                continue
+            if pool.nics <= 0:
+                message = f"pool {pool.name} has no fabric NICs that they could be made of"
+                yield Problem(f"{path}.gpu_stack.host.sriov_vfs", message)
+            elif region.fabric is None and not pool.nic_names:
+                message = f"the NICs of pool {pool.name} have no names"
+                yield Problem(f"{path}.gpu_stack.host.sriov_vfs", message, hint="give the pool nic_names")
+
+
 class ForwardIsKnown:
     """A release that runs by another package is a decision, not a detail."""
 
@@ -188,6 +246,8 @@ RULES = (
     SourceHasAll(),
     ToolkitDescribesGpus(),
     GpusAreSharedOneWay(),
+    HugepagesFit(),
+    FunctionsHavePorts(),
     ForwardIsKnown(),
     BranchIsMaintained(),
 )

@@ -5,6 +5,20 @@ from typing import ClassVar, Literal
 from infra.ground.contract import Part, Section
 
 
+class GpuHost(Part):
+    """What each node of a pool has beside its GPUs; 0, an empty text and `keep` leave it as it is."""
+
+    hugepages_2m: int = 0
+    hugepages_1g: int = 0
+    governor: str = ""
+    iommu: str = ""
+    acs: str = "keep"
+    sriov_vfs: int = 0
+    dpu_mode: str = ""
+    nics: tuple[tuple[str, ...], ...] = ()
+    """The fabric NICs, each by the names of its ports; none where these are not known."""
+
+
 class GpuPool(Part):
     """What each node of a pool is to have."""
 
@@ -27,6 +41,7 @@ class GpuPool(Part):
     time_slices: int
     persistence: bool
     power_cap_w: float
+    host: GpuHost = GpuHost()
 
 
 class GpuSection(Section):
