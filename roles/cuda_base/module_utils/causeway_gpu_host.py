@@ -402,6 +402,14 @@ def functions(port: str, wanted: int) -> Setting:
     return Setting(f"sriov_vfs {port}", read, lambda _: {file: str(wanted)}, write, waits)
 
 
+def write_functions(values: Values) -> None:
+    """Give ports another number of functions, whoever uses those that are there."""
+    for file, number in values.items():
+        put(file, "0")
+        if number != "0":
+            put(file, number)
+
+
 def firmware_tool() -> str:
     """NVIDIA's tool, or the free one of mstflint."""
     for tool in ("mlxconfig", "mstconfig"):
@@ -462,6 +470,7 @@ def write_modes(values: Values) -> None:
 WAYS_BACK: dict[str, tuple[str, Callable[[Values], None]]] = {
     "acs": ("sys/bus/pci/devices/", write_acs),
     "dpu_mode": ("sys/bus/pci/devices/", write_modes),
+    "sriov_vfs": ("", write_functions),
     "iommu": ("", lambda _: None),  # its parameters are gone with GRUB's file
 }
 """Setting → the folder of its places, and what writes them; of all others these are files below ROOT."""
@@ -532,7 +541,7 @@ def bring_back(known: dict[str, Any], declared: set[str]) -> list[str]:
     """Give back what settings had that are declared no more, where it still is; which those are."""
     gone = sorted(set(known["before"]) - declared)
     for name in gone:
-        folder, write = WAYS_BACK.get(name, ("", write_files))
+        folder, write = WAYS_BACK.get(name.split()[0], ("", write_files))
         values = known["before"][name].items()
         write({place: value for place, value in values if (ROOT / f"{folder}{place}").exists()})
         del known["before"][name]
