@@ -1,13 +1,33 @@
 """The fabric of a region: the network between its GPU nodes, declared once for hosts and switches."""
 
-from typing import ClassVar, Literal
+import re
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from infra.declaration.base import Cidr, Float, Int, Spec
+from infra.declaration.base import Cidr, Float, Int, Spec, refusal
 
 FabricKind = Literal["rail_optimized", "fat_tree", "spine_leaf"]
 SwitchAsic = Literal["spectrum", "spectrum-2", "spectrum-3", "spectrum-4"]
+
+
+ALGORITHM = r"(ring|tree|collnetchain|collnetdirect|nvls|nvlstree|pat)"
+FUNCTION = r"(broadcast|reduce|allgather|reducescatter|allreduce)"
+CHOICE = rf"\^?{ALGORITHM}(,{ALGORITHM})*"
+ALGO = re.compile(rf"({FUNCTION}:)?{CHOICE}(;{FUNCTION}:{CHOICE})*", re.IGNORECASE)
+NODE_PATH = re.compile(r"(/[A-Za-z0-9._+-]+)+")
+
+
+def _algo(value: str) -> str:
+    if not ALGO.fullmatch(value):
+        raise refusal("is not a choice of NCCL's algorithms, such as ring,tree or allreduce:tree")
+    return value
+
+
+def _node_path(value: str) -> str:
+    if not NODE_PATH.fullmatch(value):
+        raise refusal("is not the path of a file on the nodes, such as /etc/nccl-topology.xml")
+    return value
 
 
 class RoceSpec(Spec):
@@ -54,6 +74,22 @@ class SwitchSpec(Spec):
     """Priority of that class; unset means that of `roce`."""
 
 
+class NcclSpec(Spec):
+    """What NCCL is told beside what follows from the fabric. Unset means what NCCL finds out by itself."""
+
+    what: ClassVar = "what NCCL is told"
+    algo: Annotated[str, AfterValidator(_algo)] | None = None
+    """Algorithms as `NCCL_ALGO` has them, such as `ring,tree` or `allreduce:tree` (from NCCL 2.24 on)."""
+    qps_per_connection: Int | None = Field(default=None, ge=1, le=128)
+    """Queue pairs of each connection: several spread it over the paths of a fabric with spines."""
+    net_gdr_level: Literal["LOC", "PIX", "PXB", "PHB", "SYS"] | None = None
+    """How far apart GPU and NIC may be for GPUDirect RDMA: `LOC` is never, `PIX` one PCI switch, `PXB`
+    several, `PHB` one NUMA node, `SYS` anywhere.
+    """
+    topo_file: Annotated[str, AfterValidator(_node_path)] | None = None
+    """A file with the topology of a node, which the nodes have; where a virtual machine shows another one."""
+
+
 class FabricSpec(Spec):
     """A Clos network of equal switches that joins the fabric NICs of a region's nodes."""
 
@@ -82,5 +118,7 @@ class FabricSpec(Spec):
     """Range of all fabric addresses; unset means a /14 of 100.64.0.0/10, by the region's number."""
     roce: RoceSpec = RoceSpec()
     """How RDMA traffic is marked."""
+    nccl: NcclSpec = NcclSpec()
+    """What NCCL is told beside what follows from the fabric."""
     switch: SwitchSpec | None = None
     """The switches; unset means that none is configured."""

@@ -438,8 +438,7 @@ def test_a_stack_that_says_nothing_of_its_hosts_changes_nothing() -> None:
 
 def test_hosts_are_told_what_is_declared_with_the_ports_by_nic() -> None:
     tune = {**ALL, "sriov_vfs": 4}
-    names = {"nics": 2, "nic_gbps": 400, "nic_names": ["eth1", "eth2"]}
-    found = told(declared(tune, **names))
+    found = told(declared(tune, nics=2, nic_gbps=400, nic_names=["eth1", "eth2"]))
     assert {**tune, "nics": [["eth1"], ["eth2"]]}.items() <= found.items()
 
 

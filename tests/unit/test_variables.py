@@ -128,7 +128,14 @@ def fabric() -> Contract:
 def test_a_fabric_says_how_its_hosts_mark(fabric: Contract, contract: Contract) -> None:
     found = {key: value for key, value in role_variables(fabric)["region_r"].items() if "roce" in key}
     priorities = {"roce_priority": 4, "roce_cnp_priority": 6}
-    assert found == {"roce_mtu_bytes": 4200, "roce_dscp": 24, "roce_cnp_dscp": 48, **priorities}
+    profile = {"NCCL_CROSS_NIC": "0"}
+    assert found == {
+        "roce_mtu_bytes": 4200,
+        "roce_dscp": 24,
+        "roce_cnp_dscp": 48,
+        "roce_nccl_profile": profile,
+        **priorities,
+    }
     assert not any(name.startswith("roce") for name in role_variables(contract)["region_tokyo"])
 
 

@@ -89,6 +89,7 @@ FABRIC: dict[str, Any] = {
             "cidr": "10.81.0.0/16",
             "fabric": {
                 "kind": "rail_optimized", "radix": 64, "rails": 2, "link_gbps": 400, "cidr": "172.30.0.0/16",
+                "nccl": {"algo": "ring,tree", "net_gdr_level": "PXB", "topo_file": "/etc/nccl-topology.xml"},
                 "switch": {"kind": "sonic", "asic": "spectrum-4", "hwsku": "ACS-SN5600"},
             },
             "pools": [

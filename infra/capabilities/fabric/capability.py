@@ -90,10 +90,25 @@ def _region(plan: FabricPlan) -> FabricRegion:
     return FabricRegion(
         **fabric.model_dump(include={"kind", "link_gbps", "planes", "rails", "mtu_bytes"}),
         roce=Roce(tos=roce.dscp << 2 | ECN_CAPABLE, **roce.model_dump()),
+        nccl=nccl(fabric),
         rail_cidrs=tuple(
             plan.rail_range(plane, rail) for plane in range(fabric.planes) for rail in range(fabric.rails)
         ),
     )
+
+
+def nccl(fabric: FabricSpec) -> dict[str, str]:
+    """What NCCL is told of a fabric and of what is declared for it (Environment Variables in its user guide).
+
+    `NCCL_CROSS_NIC`: 0 where every NIC of a node has a leaf of its own, so that a ring keeps to its rail; 1
+    where all have the same leaf; nothing for a single NIC. A hint that is unset is NCCL's to find out.
+    """
+    told = {f"NCCL_{name.upper()}": str(value) for name, value in fabric.nccl if value is not None}
+    if "NCCL_QPS_PER_CONNECTION" in told:
+        told["NCCL_IB_QPS_PER_CONNECTION"] = told.pop("NCCL_QPS_PER_CONNECTION")
+    if fabric.rails > 1:
+        told["NCCL_CROSS_NIC"] = "0" if fabric.kind == "rail_optimized" else "1"
+    return dict(sorted(told.items()))
 
 
 CAPABILITY = Fabric()

@@ -44,7 +44,11 @@ def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
 
 def _marking(region: FabricRegion) -> dict[str, Any]:
     marking = region.roce.model_dump(exclude={"tos"})  # which follows from the DSCP
-    return {"roce_mtu_bytes": region.mtu_bytes, **{f"roce_{key}": value for key, value in marking.items()}}
+    return {
+        "roce_mtu_bytes": region.mtu_bytes,
+        "roce_nccl_profile": region.nccl,
+        **{f"roce_{key}": value for key, value in marking.items()},
+    }
 
 
 def _interface(region: FabricRegion, port: Nic) -> dict[str, str]:

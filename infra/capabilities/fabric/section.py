@@ -3,6 +3,8 @@
 from ipaddress import IPv4Address, IPv4Network
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from infra.ground.contract import Part, Section
 
 
@@ -25,6 +27,8 @@ class FabricRegion(Part):
     rails: int
     mtu_bytes: int
     roce: Roce
+    nccl: dict[str, str] = Field(default={})
+    """What NCCL is told on all hosts alike, by the names of its variables; `roce` adds what each has."""
     rail_cidrs: tuple[IPv4Network, ...]
     """Hosts' addresses on each rail, plane by plane: reached through the port on that rail and plane."""
 

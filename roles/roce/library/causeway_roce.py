@@ -44,6 +44,14 @@ refused:
   description: The interfaces that carry SSH or the default route.
   type: list
   returned: always
+rdma_ports:
+  description: Interface → its RDMA device and port, such as mlx5_0:1.
+  type: dict
+  returned: always
+management_interface:
+  description: The interface with the management address; empty where no interface has it.
+  type: str
+  returned: always
 governs:
   description: The file, units and settings this call made true.
   type: list
@@ -140,6 +148,8 @@ def apply(module: AnsibleModule) -> None:
         ],
         "problems": [str(state) for state in states if state.state in ("missing", "failed")],
         "refused": [],
+        "rdma_ports": host.rdma_ports(names),
+        "management_interface": next(iter(host.having(settings["management_address"])), ""),
         "governs": governed([unit for name, unit in keepers.of.items() if name in present]),
     }
     if result["problems"]:

@@ -322,6 +322,16 @@ def rdma_port(name: str) -> tuple[str, str]:
     raise RefusedError(f"no RDMA device on {name}")
 
 
+def rdma_ports(names: list[str]) -> dict[str, str]:
+    """Interface → its RDMA device and port, as NCCL writes them (`mlx5_0:1`), of those that have one."""
+    try:
+        links = json.loads(run("rdma", "-j", "link", "show") or "[]")
+    except RefusedError:
+        return {}
+    found = {link.get("netdev"): f"{link['ifname']}:{link['port']}" for link in links}
+    return {name: found[name] for name in names if name in found}
+
+
 def has_rdma(name: str) -> bool:
     """Whether there is an RDMA device on an interface."""
     try:
@@ -414,15 +424,23 @@ def carrying(management_address: str) -> set[str]:
     for family in ("-4", "-6"):
         for route in json.loads(run("ip", family, "-json", "route", "show", "default") or "[]"):
             found |= {hop["dev"] for hop in (route, *route.get("nexthops", ())) if "dev" in hop}
-    for link in json.loads(run("ip", "-json", "address", "show")):
-        if any(address.get("local") == management_address for address in link.get("addr_info", ())):
-            found.add(link["ifname"])
+    found |= set(having(management_address))
     todo = list(found)
     while todo:
         lower = {path.name[len("lower_") :] for path in (SYS_NET / todo.pop()).glob("lower_*")} - found
         found |= lower
         todo += lower
     return found
+
+
+def having(address: str) -> list[str]:
+    """The interfaces that have an address."""
+    links = json.loads(run("ip", "-json", "address", "show"))
+    return [
+        link["ifname"]
+        for link in links
+        if any(one.get("local") == address for one in link.get("addr_info", ()))
+    ]
 
 
 def refusals(name: str) -> dict[str, str]:

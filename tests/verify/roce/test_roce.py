@@ -125,9 +125,47 @@ def test_the_way_in_is_left_alone(host: Host, expect: Expect) -> None:
     assert set(carrying) & set(names(expect)) == set()
 
 
-def test_nccl_marks_as_the_fabric_expects(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+@pytest.fixture(name="nccl", scope="module")
+def _nccl(host: Host) -> dict[str, str]:
+    """What NCCL reads."""
     lines = host.file("/etc/nccl.conf").content_string.splitlines()
-    options = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-    wanted = {"NCCL_IB_TC": expect.roce_dscp * 4 + 2, **expect.roce_nccl_options}
-    assert options == {key: str(value) for key, value in wanted.items()}
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+def test_nccl_marks_as_the_fabric_expects(
+    expect: Expect, verdict: VerdictRecorder, nccl: dict[str, str]
+) -> None:
+    wanted = {"NCCL_IB_TC": expect.roce_dscp * 4 + 2, **expect.roce_nccl_profile, **expect.roce_nccl_options}
+    assert {key: nccl.get(key) for key in wanted} == {key: str(value) for key, value in wanted.items()}
+    verdict.rendered("NCCL alone reads it")
+
+
+def test_nccl_has_the_fabrics_devices_and_no_others(
+    host: Host, expect: Expect, verdict: VerdictRecorder, nccl: dict[str, str]
+) -> None:
+    if "NCCL_IB_HCA" in expect.roce_nccl_options:
+        verdict.rendered("NCCL_IB_HCA is set by roce_nccl_options")
+    # Of the kernel itself: the folder of an RDMA device names its interface.
+    shown = host.run("grep -H . /sys/class/infiniband/*/ports/*/gid_attrs/ndevs/0").stdout
+    rows = [line.split(":", 1) for line in shown.splitlines()]
+    there = {name.strip(): f"{path.split('/')[4]}:{path.split('/')[6]}" for path, name in rows}
+    wanted = [there[name] for name in names(expect) if name in there]
+    assert nccl.get("NCCL_IB_HCA", "=").removeprefix("=").split(",") == (wanted or [""])
+    if not wanted:
+        verdict.unsupported("no fabric interface has an RDMA device here: NCCL takes sockets")
+    verdict.rendered("NCCL alone reads it")
+
+
+def test_nccl_meets_by_the_management_interface(
+    host: Host, expect: Expect, verdict: VerdictRecorder, nccl: dict[str, str]
+) -> None:
+    if "NCCL_SOCKET_IFNAME" in expect.roce_nccl_options:
+        verdict.rendered("NCCL_SOCKET_IFNAME is set by roce_nccl_options")
+    found = json.loads(host.run("ip -json address show").stdout)
+    having = {one["ifname"]: [address.get("local") for address in one.get("addr_info", ())] for one in found}
+    own = [name for name, addresses in having.items() if expect.roce_management_address in addresses]
+    if not own:
+        assert "NCCL_SOCKET_IFNAME" not in nccl
+        verdict.unsupported(f"no interface has {expect.roce_management_address}: NCCL chooses one")
+    assert nccl["NCCL_SOCKET_IFNAME"] == f"={own[0]}"
     verdict.rendered("NCCL alone reads it")
