@@ -13,7 +13,8 @@ from ruamel.yaml import YAML
 
 from infra import ROOT
 from infra.capabilities.fabric.handoff import host_variables, variables
-from infra.checks import check
+from infra.capabilities.wan.handoff import variables as wan_variables
+from infra.checks import check, parse_spec
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests import loaded  # noqa: F401 - it lets Ansible find the roles' modules
@@ -119,3 +120,45 @@ def test_without_rdma_nccl_is_told_of_no_device() -> None:
 def test_what_is_no_choice_of_algorithms_is_refused(algo: str) -> None:
     with pytest.raises(Exception, match="is not a choice of NCCL's algorithms"):
         cluster(2, kind="fat_tree", radix=64, rails=2, link_gbps=400, nccl={"algo": algo})
+
+
+@settings(max_examples=40, deadline=None)
+@given(rtt_ms=st.floats(1, 300), bandwidth_mbps=st.floats(1, 400_000), loss_pct=st.floats(0, 5))
+def test_between_regions_nccl_has_sockets_that_it_takes(
+    rtt_ms: float, bandwidth_mbps: float, loss_pct: float
+) -> None:
+    pools = [
+        {"name": "gpu", "role": "gpu", "count": 1, "gpus": 8, "gpu_model": "h100-sxm"},
+        {"name": "control", "role": "control", "count": 1},
+    ]
+    line = {"rtt_ms": rtt_ms, "bandwidth_mbps": bandwidth_mbps, "loss_pct": loss_pct}
+    spec = parse_spec(
+        {
+            "name": "c",
+            "regions": [
+                {"name": n, "cidr": f"10.{i}.0.0/16", "pools": pools} for i, n in enumerate("xy", 81)
+            ],
+            "wan_links": [{"name": "sea", "a": "x", "b": "y", **line}],
+        }
+    )
+    contract = build_contract(spec, make_plan(spec), "lab")
+    found = wan_variables(contract)["tcp_tuning"]
+    asked = found["pool_x_gpu"]["tcp_tuning_nccl_sockets"]
+    assert not [
+        name for name, given in found.items() if "control" in name and "tcp_tuning_nccl_sockets" in given
+    ]
+    jinja, role = NativeEnvironment(), ROOT / "roles" / "tcp_tuning"
+    internal = YAML(typ="safe", pure=True).load(role / "vars/main.yml")
+    values = {
+        "tcp_tuning_nccl_sockets": asked,
+        "__tcp_tuning": {"devices": ["eno1"]},
+        "ansible_managed": "made",
+    }
+    for variable in ("__tcp_tuning_nccl_per_thread", "__tcp_tuning_nccl_threads"):
+        values[variable] = jinja.from_string(internal[variable]).render(values)
+    text = str(jinja.from_string((role / "templates/nccl-wan.conf.j2").read_text()).render(values))
+    options = dict(one.split("=", 1) for one in text.splitlines() if one and not one.startswith("#"))
+    threads, each = int(options["NCCL_SOCKET_NTHREADS"]), int(options["NCCL_NSOCKS_PERTHREAD"])
+    assert 1 <= threads <= 16
+    assert 1 <= asked <= threads * each <= 64
+    assert options["NCCL_SOCKET_IFNAME"] == "=eno1"

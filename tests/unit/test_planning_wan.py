@@ -3,8 +3,11 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.capabilities.wan import tcp as wan
+from infra.capabilities.wan.section import CongestionControl
 from infra.declaration import WanLinkSpec
 
 
@@ -114,3 +117,34 @@ def test_one_flow_that_cubic_cannot_carry_asks_for_bbr() -> None:
 def test_segment_is_the_mtu_without_headers() -> None:
     planned = wan.plan_link(link(mtu_bytes=1420))
     assert (planned.mtu_bytes, planned.mss_bytes) == (1420, 1380)
+
+
+@pytest.mark.parametrize(
+    ("control", "rtt_ms", "bandwidth_mbps", "loss_pct", "flows"),
+    [
+        ("bbr", 80, 10_000, 0.01, 1),
+        ("bbr", 80, 400_000, 0.01, 4),  # the window carries 107 Gbit/s
+        ("cubic", 80, 1000, 0.01, 44),  # 23.2 Mbit/s a flow
+        ("cubic", 80, 1000, 0, 1),
+    ],
+)
+def test_as_many_flows_as_fill_a_path(
+    control: CongestionControl, rtt_ms: float, bandwidth_mbps: float, loss_pct: float, flows: int
+) -> None:
+    assert wan.flows_to_fill(control, rtt_ms, bandwidth_mbps, loss_pct, 1460) == flows
+
+
+@given(
+    control=st.sampled_from(["bbr", "cubic"]),
+    rtt_ms=st.floats(0.1, 500),
+    bandwidth_mbps=st.floats(1, 800_000),
+    loss_pct=st.floats(0, 10),
+)
+def test_one_flow_less_does_not_fill_it(
+    control: CongestionControl, rtt_ms: float, bandwidth_mbps: float, loss_pct: float
+) -> None:
+    flows = wan.flows_to_fill(control, rtt_ms, bandwidth_mbps, loss_pct, 1460)
+    rate = wan.cubic_mbps(rtt_ms, loss_pct) if control == "cubic" else math.inf
+    one = min(rate, wan.window_mbps(rtt_ms), bandwidth_mbps)
+    assert flows * one >= bandwidth_mbps * (1 - 1e-9)
+    assert (flows - 1) * one < bandwidth_mbps

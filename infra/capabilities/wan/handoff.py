@@ -5,12 +5,16 @@ from typing import Any
 from infra.capabilities.fabric.section import FabricSection
 from infra.capabilities.wan.links import tunnel_secret
 from infra.capabilities.wan.section import WanSection
+from infra.capabilities.wan.tcp import flows_to_fill
 from infra.ground import addresses
 from infra.ground.capability import Role, SecretKind, for_itself
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
 from infra.stack import secret_file
+
+NCCL_MOST_SOCKETS = 64
+"""Of one connection, over all its threads (NCCL_NSOCKS_PERTHREAD in NCCL's user guide)."""
 
 
 def _linked(contract: Contract) -> tuple[str, ...]:
@@ -46,11 +50,27 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     gateways: dict[str, dict[str, Any]] = {}
     wan = contract.need(WanSection)
     for key, pool in contract.pools.items():
+        if pool.gpus and wan.regions[pool.region].routes:
+            tuning[group_name("pool", key)] = {"tcp_tuning_nccl_sockets": nccl_sockets(wan, pool.region)}
         if pool.role == "gateway" and wan.regions[pool.region].routes:
             group = group_name("pool", key)
-            tuning[group] = {"tcp_tuning_wan_routes": []}  # gateways learn their routes from each other
+            # They learn their routes from each other.
+            tuning.setdefault(group, {})["tcp_tuning_wan_routes"] = []
             gateways[group] = _gateway(pool.region, contract)
     return {"tcp_tuning": tuning, "wan_gateway": gateways}
+
+
+def nccl_sockets(wan: WanSection, region: str) -> int:
+    """Sockets of each of NCCL's connections to other regions: those that the path with most flows needs."""
+    return min(
+        NCCL_MOST_SOCKETS,
+        max(
+            flows_to_fill(
+                route.congestion_control, route.rtt_ms, route.bandwidth_mbps, route.loss_pct, route.mss_bytes
+            )
+            for route in wan.regions[region].routes
+        ),
+    )
 
 
 def _carried(name: str, contract: Contract) -> set[str]:

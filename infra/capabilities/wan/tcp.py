@@ -109,6 +109,17 @@ def tunnel_mtu_bytes(kind: LinkKind, path_mtu_bytes: int) -> int:
     return path_mtu_bytes
 
 
+def flows_to_fill(
+    control: CongestionControl, rtt_ms: float, bandwidth_mbps: float, loss_pct: float, mss_bytes: int
+) -> int:
+    """How many TCP flows fill a path: each has the rate of its congestion control, and of its largest window.
+
+    BBR is taken to fill what its window allows, CUBIC to settle at `cubic_mbps`.
+    """
+    rate = cubic_mbps(rtt_ms, loss_pct, mss_bytes) if control == "cubic" else math.inf
+    return math.ceil(bandwidth_mbps / min(rate, window_mbps(rtt_ms), bandwidth_mbps))
+
+
 def line_of(link: WanLinkSpec) -> Line:
     """A link as traffic meets it."""
     return Line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,10 @@ effective:
   returned: always
 unsupported:
   description: What this kernel does not take, and why.
+  type: list
+  returned: always
+devices:
+  description: The interfaces by which traffic to other regions leaves.
   type: list
   returned: always
 governs:
@@ -96,6 +101,16 @@ def obsolete_routes(routes: list[dict[str, Any]]) -> list[str]:
     except (FileNotFoundError, ValueError):
         return []
     return sorted(before - {route["cidr"] for route in routes})
+
+
+def devices(routes: list[dict[str, Any]]) -> list[str]:
+    """The interfaces by which traffic to other regions leaves, as far as there is a way."""
+    base = [route for route in tcp.main_table() if not tcp.is_ours(route)]
+    found = set()
+    for route in routes:
+        with suppress(tcp.RefusedError):
+            found.add(str(tcp.next_hop(route, base)["dev"]))
+    return sorted(found)
 
 
 def persist(outcome: Outcome, sysctls: dict[str, str], routes: list[dict[str, Any]]) -> None:
@@ -153,6 +168,7 @@ def main() -> None:
         changes=outcome.changed,
         effective=outcome.effective,
         unsupported=outcome.unsupported,
+        devices=devices(routes),
         governs=governed(outcome.effective),
     )
 

@@ -12,6 +12,7 @@ from tests.verify.support import Expect, VerdictRecorder, ask
 
 BACK_WITHIN_S = 5.0
 KEEPER = "causeway-wan-routes"
+PROFILE = "/etc/nccl-wan.conf"
 
 # A TCP socket takes its congestion control from the route with its first packet: no answer is needed.
 CONNECT = """
@@ -112,3 +113,18 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
 def test_the_keeper_of_the_routes_starts_at_boot(host: Host) -> None:
     done = host.run(f"systemctl is-enabled {KEEPER}; systemctl is-active {KEEPER}")
     assert done.stdout.split() == ["enabled", "active"]
+
+
+def test_nccl_has_a_profile_for_other_regions(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    assert host.file(PROFILE).exists == bool(expect.tcp_tuning_nccl_sockets)
+    if not expect.tcp_tuning_nccl_sockets:
+        verdict.not_declared("no GPUs, or no other region")
+    lines = host.file(PROFILE).content_string.splitlines()
+    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    assert (told["NCCL_NET"], told["NCCL_IB_DISABLE"]) == ("Socket", "1")
+    threads, each = int(told["NCCL_SOCKET_NTHREADS"]), int(told["NCCL_NSOCKS_PERTHREAD"])
+    assert expect.tcp_tuning_nccl_sockets <= threads * each <= 64
+    ways = [json.loads(host.run(f"ip -json route get {to}").stdout or "[]") for to in far_addresses(expect)]
+    devices = sorted({way[0]["dev"] for way in ways if way})
+    assert told.get("NCCL_SOCKET_IFNAME", "=").removeprefix("=") == ",".join(devices)
+    verdict.rendered("NCCL alone reads it, where a job names it by NCCL_CONF_FILE")
