@@ -298,8 +298,8 @@ class Runs:
         assert (
             (playbook == "playbooks/leave.yml") == (step == "good-bye") == ("leave_node_goes" in extra_vars)
         )
-        state = "failed" if step == self.failing else "ok"
-        return RunResult({name: HostResult(state=state) for name in limit}, Path("log"), 1.0)
+        result = HostResult(state="failed" if step == self.failing else "ok")
+        return RunResult(dict.fromkeys(limit, result), Path("log"), 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run
 
 def depart(contract: Contract, gone: Collection[str], leave: Mapping[str, list[str]] | None = None) -> None:
     """An `up` by a declaration without these hosts."""
-    consent = departures.consent(ClusterSpec.model_construct(leave=()))
+    consent = departures.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     for role, hosts in (leave or {}).items():
         consent[role]["hosts"] = hosts
     hosts = [name for name in contract.hosts if name not in gone]
