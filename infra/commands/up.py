@@ -20,7 +20,7 @@ from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before
 from infra.commands.rehearsal import rehearse
 from infra.components import kept
-from infra.components.departures import forget_gone
+from infra.components.departures import consent, forget_gone
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import role_hosts, role_order
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
                 hint=f"mend it and run ./run up {stack} again: what stands already is kept",
             )
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
-        forget_gone(contract, partial(print, flush=True))
+        forget_gone(contract, partial(print, flush=True), consent(declaration.spec))
         measured: list[Measurement] = []
         if wants_measuring(contract, arguments.measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)

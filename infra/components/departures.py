@@ -1,14 +1,15 @@
 """What goes: roles that leave nodes, nodes that are about to go, and nodes that are gone for good."""
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulumi
 
 from infra import ROOT, capabilities
-from infra.components.inventory_files import standing_contract
+from infra.components.inventory_files import contract_file, standing_contract
 from infra.converge.runner import Progress, RunResult, run_playbook
 from infra.declaration import ClusterSpec
 from infra.drift.manifest import drift_dir, forget_host, load_manifest
@@ -72,11 +73,19 @@ def gone_nodes(contract: Contract) -> list[str]:
     return [name for name in ours if name not in there]
 
 
-def forget_gone(contract: Contract, on_progress: Callable[[Progress], None]) -> None:
-    """Have the others forget the nodes that are gone; nothing where there are none."""
-    if gone := gone_nodes(contract):
+def forget_gone(
+    contract: Contract,
+    on_progress: Callable[[Progress], None],
+    leave: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Have the others forget the nodes that are gone; nothing where there are none. LEAVE: see `consent`."""
+    gone = gone_nodes(contract)
+    if gone:
         print(f"gone for good: {', '.join(gone)}", flush=True)
-        forget(contract, gone, on_progress)
+    let_go = [name for name in gone if any(is_let_go(leave, role, name) for role in _holders())]
+    for lossy, hosts in ((False, [name for name in gone if name not in let_go]), (True, let_go)):
+        if hosts:
+            forget(contract, hosts, on_progress, lossy=lossy)
 
 
 def forget(
@@ -90,12 +99,14 @@ def forget(
 
     LOSSY: also where what they held may be the only copy. CausewayError where a role cannot.
     """
-    known = {name for role in _roles_with(FORGET) for name in role_hosts(contract, role)}
+    groups = [group - set(hosts) for role in _roles_with(FORGET) for group in _groups(contract, role)]
     variables = {"forget_hosts": sorted(hosts), "forget_lossy": lossy}
-    failed = _have_others(contract, known.difference(hosts), FORGET, on_progress, variables)
-    if failed:
+    result = _have_others(contract, groups, FORGET, on_progress, variables)
+    if result and (
+        silent_in(result, groups) or any(host.state == "failed" for host in result.hosts.values())
+    ):
         again = f"./run exec causeway forget {contract.stack} --host {' --host '.join(sorted(hosts))}"
-        raise CausewayError(failed.report(), hint=f"mend it, then: {again}")
+        raise CausewayError(result.report(), hint=f"mend it, then: {again}")
     _remember_drained(contract.stack, _drained(contract.stack).difference(hosts))
     for name in hosts:
         forget_host(contract.stack, name)
@@ -137,20 +148,31 @@ def _roles_with(step: str) -> list[str]:
     return [role for role in role_order() if (ROOT / "roles" / role / "tasks" / f"{step}.yml").is_file()]
 
 
+def _groups(contract: Contract, role: str) -> list[set[str]]:
+    """Hosts of a role, put together where each of them can do what one of them can."""
+    hosts = role_hosts(contract, role)
+    groups = {frozenset(_takers(role, contract, host)) or frozenset(hosts) for host in hosts}
+    return [set(group) for group in sorted(groups, key=sorted)]
+
+
+def silent_in(result: RunResult, groups: Iterable[Collection[str]]) -> bool:
+    """Whether of some group no host did well."""
+    well = {name for name, host in result.hosts.items() if host.state == "ok"}
+    return any(group and not well.intersection(group) for group in groups)
+
+
 def _have_others(
     contract: Contract,
-    asked: Collection[str],
+    groups: Iterable[Collection[str]],
     step: str,
     on_progress: Callable[[Progress], None],
     variables: Mapping[str, Any],
 ) -> RunResult | None:
-    """Have the roles do a step on hosts; the result where it failed.
-
-    One that does not answer is no failure while another one does it.
-    """
+    """Have the roles do a step on groups of hosts; None where there is no host."""
+    asked = set().union(*groups)
     if not asked:
         return None
-    result = run_playbook(
+    return run_playbook(
         "playbooks/forget.yml",
         stack=contract.stack,
         limit=[name for name in contract.hosts if name in asked],
@@ -158,16 +180,6 @@ def _have_others(
         run_dir=ROOT / stack_dir(contract.stack) / "runs" / step,
         on_progress=on_progress,
     )
-    failed = any(result.hosts[name].state == "failed" for name in result.failed)
-    return result if failed or len(result.failed) == len(asked) else None
-
-
-def parting_nodes(contract: Contract, declared: Collection[str]) -> list[str]:
-    """Nodes that were made here, took roles, and stand, but are declared no more."""
-    found = {name: load_manifest(contract.stack, name) for name in contract.hosts if name not in declared}
-    ours = [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
-    there = nodes.standing(contract.stack) if ours else set()
-    return [name for name in ours if name in there]
 
 
 class DepartureLifecycle(Lifecycle):
@@ -186,30 +198,23 @@ class DepartureLifecycle(Lifecycle):
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Have nodes drained that go, and hold data again that stay after all."""
-        contract = standing_contract(inputs["stack"])
+        stack, declared = inputs["stack"], set(inputs["hosts"])
+        standing = nodes.standing(stack) if contract_file(stack).exists() else set()
+        contract = standing_contract(stack)
         if contract is None:
+            _require_known(stack, standing - declared)
             return {}
-        going = parting_nodes(contract, inputs["hosts"])
-        back = sorted(_drained(contract.stack).intersection(inputs["hosts"]))
-        holding = _holding(contract, going, inputs["leave"])
-        takers = {
-            (role, host): set(_takers(role, contract, host)) - set(going)
-            for role, hosts in holding.items()
-            for host in hosts
-        }
-        lost: dict[str, list[str]] = {}
-        for (role, host), others in takers.items():
-            if not others:
-                lost.setdefault(role, []).append(host)
-        if lost:
+        going = [name for name in contract.hosts if name in standing - declared]
+        back = sorted(_drained(stack) & declared)
+        held = _held(contract, going, inputs["leave"])
+        if lost := {role: hosts for role, part in held.items() if (hosts := part.nobody_takes())}:
             raise no_consent(lost, inputs["leave"])
-        drained = sorted({host for _, host in takers})
-        _remember_drained(contract.stack, {*drained, *back})
-        asked = {other for others in takers.values() for other in others}
-        asked |= {other for role in _holders() for host in back for other in _takers(role, contract, host)}
-        if asked:
-            self._hand_over(contract, asked, drained, back)
-        _remember_drained(contract.stack, drained)
+        drained = sorted({host for part in held.values() for host in part.takers if host not in part.let_go})
+        _remember_drained(stack, {*drained, *back})
+        groups = [taken for part in held.values() for taken in part.takers.values()]
+        groups += [set(_takers(role, contract, host)) for role in _holders() for host in back]
+        self._hand_over(contract, [group for group in groups if group], held, drained, back)
+        _remember_drained(stack, drained)
         if going:
             print(f"about to go: {', '.join(going)}", flush=True)
             _say_goodbye(contract, going)
@@ -225,16 +230,24 @@ class DepartureLifecycle(Lifecycle):
         _drained_file(properties["stack"]).unlink(missing_ok=True)
 
     def _hand_over(
-        self, contract: Contract, asked: Collection[str], going: Sequence[str], back: Sequence[str]
+        self,
+        contract: Contract,
+        groups: Sequence[Collection[str]],
+        held: Mapping[str, "Held"],
+        going: Sequence[str],
+        back: Sequence[str],
     ) -> None:
-        moved = f"{', '.join(going)} before it goes" if going else f"{', '.join(back)}, which stays after all"
-        print(f"moving data: of {moved}", flush=True)
-        failed = _have_others(
-            contract, asked, DRAIN, _say, {"forget_hosts": list(going), "forget_refill": list(back)}
-        )
-        if failed:
+        if going:
+            print(f"moving data: of {', '.join(going)} before it goes", flush=True)
+        variables = {
+            "forget_hosts": list(going),
+            "forget_let_go": sorted({host for part in held.values() for host in part.let_go}),
+            "forget_refill": list(back),
+        }
+        result = _have_others(contract, groups, DRAIN, _say, variables)
+        if result and silent_in(result, groups):
             raise CausewayError(
-                failed.report(),
+                result.report(),
                 hint="no node was taken away. Mend it and run ./run up again, or declare the nodes again; "
                 "where what they hold may be lost, let the role go in the declaration: "
                 f"leave: [{{role: ROLE, hosts: [{', '.join(going)}]}}]",
@@ -271,17 +284,44 @@ def _takers(role: str, contract: Contract, host: str) -> Collection[str]:
     return takers(contract, host) if takers else ()
 
 
-def _holding(
-    contract: Contract, going: Sequence[str], leave: Mapping[str, Mapping[str, Any]]
-) -> dict[str, list[str]]:
-    """Role that holds data → the hosts that are about to go with it, where nobody has let it go."""
-    found: dict[str, list[str]] = {}
+@dataclass(frozen=True)
+class Held:
+    """What nodes that are about to go hold of one role: node → who can take it over; whose may be lost."""
+
+    takers: Mapping[str, set[str]]
+    let_go: Collection[str]
+
+    def nobody_takes(self) -> list[str]:
+        """The nodes that hold something, and nobody takes it over or has let it go."""
+        return [host for host, takers in self.takers.items() if not takers and host not in self.let_go]
+
+
+def _held(
+    contract: Contract, going: Collection[str], leave: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Held]:
+    """Role that holds data → what it holds on nodes that are about to go."""
+    found: dict[str, Held] = {}
     for role in _holders():
-        let_go = {"all"} & set(leave[role]["hosts"])
         hosts = [name for name in role_hosts(contract, role) if name in going]
-        if kept := [name for name in hosts if not let_go and name not in leave[role]["hosts"]]:
-            found[role] = kept
+        takers = {host: set(_takers(role, contract, host)).difference(going) for host in hosts}
+        found[role] = Held(takers, [host for host in hosts if is_let_go(leave, role, host)])
     return found
+
+
+def is_let_go(leave: Mapping[str, Mapping[str, Any]], role: str, host: str) -> bool:
+    """Whether the declaration lets a role go from a host."""
+    return bool({host, "all"} & set(leave[role]["hosts"]))
+
+
+def _require_known(stack: str, others: Collection[str]) -> None:
+    """Nodes of another version's contract that are declared no more: nobody knows what they hold."""
+    hosts = json.loads(contract_file(stack).read_bytes())["hosts"] if others else ()
+    if unknown := sorted(set(others).intersection(hosts)):
+        raise CausewayError(
+            f"{', '.join(unknown)}: declared no more, and another version of Causeway made them: what they "
+            "hold is not known",
+            hint="run ./run up once with all nodes declared, then take them out",
+        )
 
 
 def _say(progress: Progress) -> None:

@@ -65,7 +65,7 @@ class ConfigurationLifecycle(Lifecycle):
         if due:
             silent += self._converge(inputs, due)
         if contract := standing_contract(inputs["stack"]):
-            forget_gone(contract, _say)
+            forget_gone(contract, _say, inputs["leave"])
         if waiting:
             raise no_consent(_by_role(waiting, waiting), inputs["leave"])
         # As drift, so that the next `up` tries them again even when nothing else has changed.

@@ -112,7 +112,7 @@ def _resource_counts(spec: ClusterSpec) -> dict[str, int]:
     """
     networks = sum(region.provider.owns_router for region in spec.regions)
     return {
-        "cluster": 3 + bool(networks),  # the stack, the component, the key; this machine
+        "cluster": 4 + bool(networks),  # the stack, the component, the key, who goes; this machine
         "regions": len(spec.regions) + networks,  # the component; its network
         "node_pools": 2 * sum(len(region.pools) for region in spec.regions),  # the component; its nodes
         "wan_links": 0,

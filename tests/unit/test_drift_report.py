@@ -23,7 +23,6 @@ from infra.errors import ExitCode
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.stack import stack_dir
 
 EXPLAINED = [
     ("file", {"digest": "a"}, {"digest": "b"}, "its content differs"),
@@ -203,7 +202,7 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     contract = cluster()
     for module in (component, departures):
         monkeypatch.setattr(module, "ROOT", tmp_path)
-    monkeypatch.setattr(component, "load_contract", lambda _path: contract)
+    monkeypatch.setattr(component, "standing_contract", lambda _stack, _asked_for="": contract)
     asked: list[str] = []
 
     def scan_stack(_stack: str, hosts: list[str]) -> list[HostReport]:
@@ -215,8 +214,6 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
         return [found]
 
     monkeypatch.setattr(component, "scan_stack", scan_stack)
-    (tmp_path / stack_dir("s")).mkdir(parents=True)
-    (tmp_path / stack_dir("s") / "contract.json").write_text("{}")
     wave = {"stack": "s", "wave": "tokyo", "hosts": {"tokyo-control-0": {"roles": {}}, "gone": {"roles": {}}}}
     assert component.ConfigurationLifecycle().observe(wave).drift == [
         "tokyo-control-0: base is not sealed: No space left; roce is stale: the role changed"

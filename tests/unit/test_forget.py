@@ -18,7 +18,7 @@ from infra.components import departures
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.declaration import ClusterSpec
-from infra.drift.manifest import Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.manifest import Manifest, RoleManifest, forget_host, save_manifest
 from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
 from infra.inventory.roles import role_hosts, role_order
@@ -124,6 +124,7 @@ class Racks:
     def __init__(self, hosts: int, used_gib: int, size: int, busy: int = 0) -> None:
         self.hosts, self.used_gib, self.size, self.busy = hosts, used_gib, size, busy
         self.out: set[int] = set()
+        self.away: set[str] = set()
         self.mons = [f"storage-{number}" for number in range(min(hosts, 3))]
         self.told: list[str] = []
 
@@ -148,24 +149,32 @@ class Racks:
             "osd tree": {"nodes": [*racks, *hosts, *osds]},
             "osd pool ls": [{"pool_name": "data", "size": self.size}],
             "osd dump": {"nearfull_ratio": 0.775, "backfillfull_ratio": 0.825, "full_ratio": 0.875},
-            "mon dump": {"mons": [{"name": name} for name in self.mons]},
+            "quorum_status": {
+                "monmap": {"mons": [{"name": name} for name in self.mons]},
+                "quorum_names": [name for name in self.mons if name not in self.away],
+            },
         }.get(prefix)
 
-    def mgr(self, prefix: str, **_fields: Any) -> Any:
+    def mgr(self, prefix: str, **fields: Any) -> Any:
         """What the manager says of OSDs; `busy` times that they are not empty yet."""
-        if prefix == "osd safe-to-destroy" and self.busy:
-            self.busy -= 1
-            raise self.refused("8 placement groups are on them")
+        if prefix == "osd safe-to-destroy":
+            numbers = [int(number) for number in fields["ids"]]
+            self.busy, empty = self.busy - 1, self.busy <= 0
+            return {"safe_to_destroy": numbers if empty else [], "active": [] if empty else numbers}
         each = {"kb": 100 << 20, "kb_used": self.used_gib << 20}
         return {"nodes": [{"id": number, **each} for number in range(self.hosts)]}
 
-    refused: Any = RuntimeError
 
-
-def drained(ceph: ModuleType, ask: Racks, hosts: list[str], domain: str = "host") -> list[str]:
+def drained(
+    ceph: ModuleType,
+    ask: Racks,
+    hosts: list[str],
+    domain: str = "host",
+    let_go: Collection[str] = (),
+    patience_s: float = 60,
+) -> list[str]:
     """What is told a cluster that is to have hosts drained."""
-    ask.refused = ceph.RefusedError
-    ceph.Wanted(ask, {"failure_domain": domain, "pools": [], "mons": []}).drain(hosts)
+    ceph.Wanted(ask, {"failure_domain": domain, "pools": [], "mons": []}).drain(hosts, let_go, patience_s)
     return ask.told
 
 
@@ -183,17 +192,18 @@ def test_a_node_is_drained_exactly_where_the_others_have_places_and_room(
     there = sorted(going & set(range(hosts)))
     staying = set(range(hosts)) - going
     places = len({number // 2 for number in staying}) if domain == "rack" else len(staying)
-    fits = size <= places and used_gib * hosts <= 100 * len(staying) * 0.825
+    voices = set(range(min(hosts, 3)))
+    fits = size <= places and used_gib * hosts <= 100 * len(staying) * 0.825 and voices - going
     names = [f"storage-{number}" for number in sorted(going)]
     if there and not fits:
-        with pytest.raises(ceph.RefusedError, match=r"copies or parts|GiB are held"):
+        with pytest.raises(ceph.RefusedError, match=r"copies or parts|GiB are held|no majority"):
             drained(ceph, ask, names, domain)
         assert ask.told == []
         return
     told = drained(ceph, ask, names, domain)
     assert [line for line in told if line[:3] == "osd"] == [f"osd out {number}" for number in there]
     left = [name for name in ask.mons if name in names]
-    assert not left or len(ask.mons) > 2 * len(left), "the rest has no majority"
+    assert not left or not staying or len(ask.mons) > 2 * len(left), "the rest has no majority"
     if staying:
         assert set(ask.mons) >= {f"storage-{number}" for number in staying if number < 3}
 
@@ -204,13 +214,39 @@ def test_draining_waits_for_the_last_placement_group_and_is_taken_back(
     monkeypatch.setattr(ceph.time, "sleep", lambda _s: None)
     ask = Racks(4, 10, 3, busy=3)
     assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"]
-    assert ask.busy == 0
+    assert ask.busy == -1
     assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"], "a second time there is nothing to do"
     ceph.Wanted(ask, {}).refill(["storage-3", "storage-0"])
     assert ask.told == ["osd out 3", "osd in 3"]
-    monkeypatch.setattr(ceph, "DRAIN_S", 0)
-    with pytest.raises(ceph.RefusedError, match="8 placement groups are on them; it goes on by itself"):
-        drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"])
+    with pytest.raises(ceph.RefusedError, match=r"osd\.3; it goes on by itself"):
+        drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"], patience_s=0)
+
+
+def test_what_may_be_lost_is_not_drained_and_the_others_keep_a_majority(ceph: ModuleType) -> None:
+    going = ["storage-1", "storage-2"]
+    with pytest.raises(ceph.RefusedError, match="3 copies or parts"):
+        drained(ceph, Racks(3, 10, 3), going)
+    told = drained(ceph, Racks(3, 10, 3), [], let_go=going)
+    assert told == ["mon remove storage-1", "mon remove storage-2"]
+    assert drained(ceph, Racks(4, 10, 2), ["storage-2"], let_go=["storage-3"]) == ["osd out 2"]
+
+
+@given(away=strategies.sets(strategies.integers(0, 2)), going=strategies.sets(strategies.integers(0, 2)))
+def test_no_monitor_goes_where_the_others_would_be_no_majority(
+    ceph: ModuleType, away: set[int], going: set[int]
+) -> None:
+    ask = Racks(3, 0, 1)
+    ask.away = {f"storage-{number}" for number in away}
+    rest, alive = {0, 1, 2} - going, {0, 1, 2} - going - away
+    names = [f"storage-{number}" for number in going]
+    if going and 2 * len(alive) <= len(rest):
+        with pytest.raises(ceph.RefusedError, match="which is no majority"):
+            drained(ceph, ask, [], let_go=names)
+        assert ask.told == []
+        return
+    drained(ceph, ask, [], let_go=names)
+    assert {f"storage-{number}" for number in rest} <= set(ask.mons)
+    assert not alive or not going or 2 * len(alive) > len(ask.mons)
 
 
 SERVED = ("active+clean", "active+undersized+degraded", "undersized+degraded+peered")
@@ -286,6 +322,8 @@ class Runs:
     told: list[tuple[str, Any]] = field(default_factory=list)
     asked: set[str] = field(default_factory=set)
     refilled: list[str] = field(default_factory=list)
+    let_go: list[str] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
     failing: str = ""
 
     def __call__(self, playbook: str, *, limit: list[str], extra_vars: dict[str, Any], **_: Any) -> RunResult:
@@ -295,11 +333,13 @@ class Runs:
         self.told.append((step, hosts))
         if step == "drain":
             self.asked, self.refilled = set(limit), extra_vars["forget_refill"]
+            self.let_go = extra_vars["forget_let_go"]
         assert (
             (playbook == "playbooks/leave.yml") == (step == "good-bye") == ("leave_node_goes" in extra_vars)
         )
         result = HostResult(state="failed" if step == self.failing else "ok")
-        return RunResult(dict.fromkeys(limit, result), Path("log"), 1.0)
+        silent = dict.fromkeys(self.silent.intersection(limit), HostResult(state="unreachable"))
+        return RunResult(dict.fromkeys(limit, result) | silent, Path("log"), 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -323,6 +363,9 @@ def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run
     monkeypatch.setattr(departures, "standing_contract", lambda _stack: wide)
     monkeypatch.setattr(departures, "run_playbook", runs)
     monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: set(wide.hosts))
+    file = tmp_path / "contract.json"
+    file.write_text(wide.model_dump_json())
+    monkeypatch.setattr(departures, "contract_file", lambda _stack: file)
     for name in wide.hosts:
         roles = {role: RoleManifest() for role in role_order() if name in role_hosts(wide, role)}
         save_manifest(wide.stack, Manifest(host=name, identity=f"instance {name}", roles=roles))
@@ -366,7 +409,34 @@ def test_what_nobody_can_take_over_goes_with_consent_only(
     assert "leave: [{role: ceph, hosts: [" in refused.value.hint
     assert runs.told == []
     depart(wide, gone, {"ceph": gone})
-    assert runs.told == [("good-bye", sorted(gone))]
+    assert runs.told[-1] == ("good-bye", sorted(gone))
+    assert runs.told[:-1] == ([("drain", [])] if "tokyo-storage-0" not in gone and len(gone) > 1 else [])
+    assert runs.let_go == (sorted(gone) if len(runs.told) > 1 else [])
+
+
+def test_one_monitor_that_answers_is_enough_and_another_clusters_is_not(wide: Contract, runs: Runs) -> None:
+    gone = ["tokyo-storage-2", "shanghai-storage-0"]
+    runs.silent = {"tokyo-storage-0"}
+    depart(wide, ["tokyo-storage-2"])
+    assert runs.told[-1][0] == "good-bye"
+    runs.silent = {"tokyo-storage-0", "tokyo-storage-1"}
+    with pytest.raises(CausewayError, match="unreachable"):
+        depart(wide, gone, {"ceph": ["shanghai-storage-0"]})
+    groups = [{"tokyo-storage-0", "tokyo-storage-1"}, {"shanghai-storage-0"}]
+    hosts = {name: HostResult(state="unreachable") for name in groups[0]}
+    assert departures.silent_in(
+        RunResult(hosts | {"shanghai-storage-0": HostResult(state="ok")}, Path("log"), 1.0), groups
+    )
+
+
+def test_nodes_of_an_unknown_contract_do_not_go(
+    wide: Contract, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(departures, "standing_contract", lambda _stack: None)
+    depart(wide, [])
+    with pytest.raises(CausewayError, match="tokyo-gpu-1: declared no more, and another version"):
+        depart(wide, ["tokyo-gpu-1"])
+    assert runs.told == []
 
 
 def test_a_drain_that_failed_keeps_every_node_and_is_taken_back(wide: Contract, runs: Runs) -> None:
@@ -384,12 +454,15 @@ def test_a_drain_that_failed_keeps_every_node_and_is_taken_back(wide: Contract, 
     assert lifecycle.observe(inputs) == []
 
 
-def test_who_never_took_a_role_or_is_anybody_elses_goes_without_a_word(wide: Contract, runs: Runs) -> None:
-    taken = load_manifest(wide.stack, "tokyo-storage-2")
-    assert taken
-    save_manifest(wide.stack, taken.model_copy(update={"identity": "host key ssh A"}))
+def test_a_node_whose_first_run_was_killed_is_drained_and_who_is_gone_already_is_not(
+    wide: Contract, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_host(wide.stack, "tokyo-storage-2")
     depart(wide, ["tokyo-storage-2"])
-    assert runs.told == []
+    assert runs.told == [("drain", ["tokyo-storage-2"])], "no role of it is known that could say good-bye"
+    monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: set())
+    depart(wide, ["tokyo-storage-2"])
+    assert len(runs.told) == 1
 
 
 def test_every_role_that_holds_data_says_who_takes_it_over(wide: Contract) -> None:

@@ -27,6 +27,15 @@ options:
     type: list
     elements: str
     default: []
+  let_go:
+    description: With C(drain), hosts that go as well, and what they hold may be lost.
+    type: list
+    elements: str
+    default: []
+  patience_s:
+    description: With C(drain), how long data may move until that is a failure.
+    type: int
+    default: 0
   lossy:
     description: With C(forget), also where what they held may be the only copy.
     type: bool
@@ -63,6 +72,8 @@ def main() -> None:
         argument_spec={
             "step": {"type": "str", "required": True, "choices": choices},
             "hosts": {"type": "list", "elements": "str", "default": []},
+            "let_go": {"type": "list", "elements": "str", "default": []},
+            "patience_s": {"type": "int", "default": 0},
             "lossy": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -73,6 +84,9 @@ def main() -> None:
         module.exit_json(changed=True, changes=["everything is to be made"], stale=[], governs=[])
     flags = {"--dry-run": module.check_mode, "--lossy": module.params["lossy"]}
     words = ["python3", program, step, *module.params["hosts"], *(flag for flag, on in flags.items() if on)]
+    if step == "drain":
+        words += [f"--let-go={host}" for host in module.params["let_go"]]
+        words.append(f"--patience={module.params['patience_s']}")
     status, printed, complaint = module.run_command(words)
     if status:
         lines = complaint.strip().splitlines()
@@ -81,7 +95,8 @@ def main() -> None:
     governs = [{"kind": "unit", "key": f"{unit}.service"} for unit in said.get("units", ())]
     if step in CHECKED:
         argv = ["python3", program, "check", step]
-        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv, "shared": True}}]
+        want = {"want": {"output": said["state"]}} if said.get("state") else {}
+        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv}, **want}]
     module.exit_json(
         changed=bool(said["changes"]), changes=said["changes"], stale=said.get("stale", []), governs=governs
     )

@@ -2,7 +2,8 @@
 
     cluster.py ground [--dry-run]     identities with their rights, and options
     cluster.py objects [--dry-run]    where copies go, pools, the file system, what is exported
-    cluster.py drain HOST… [--dry-run]   has the others take over what hosts hold that are about to go
+    cluster.py drain HOST… [--let-go=HOST…] [--patience=S] [--dry-run]
+                                      has the others take over what hosts hold that are about to go
     cluster.py refill HOST… [--dry-run]  has hosts that were drained hold data again
     cluster.py forget HOST… [--lossy] [--dry-run]   takes out what hosts had that are gone for good
     cluster.py check ground|objects   how all of it is, a line each, for the watch over drift
@@ -34,8 +35,6 @@ USERS_AT = ("default.rgw.meta", "users.uid")
 EXPORTED = "client.export."
 """How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
-DRAIN_S = 1800
-"""How long data may move until somebody is asked again."""
 KIB_PER_GIB = 1 << 20
 LOST = {"down", "incomplete", "stale", "unknown"}
 UNDECIDED = {"creating", "peering", "activating"}
@@ -59,30 +58,50 @@ class Wanted:
 
     # Hosts that are about to go
 
-    def drain(self, hosts: Sequence[str]) -> None:
+    def drain(self, hosts: Sequence[str], let_go: Sequence[str], patience_s: float) -> None:
         """Have the others take over what their OSDs hold, copy by copy, while all of them still serve.
 
-        RefusedError where the others cannot, or have not yet: they go on, and so does the next call.
+        LET_GO: hosts that go as well, and what they hold may be lost. RefusedError where the others cannot
+        take over, or have not yet: they go on, and so does the next call.
         """
         tree = self.tree()
+        parting = {number for host in (*hosts, *let_go) for number in osds_of(tree, host)}
+        self.require_majority({*hosts, *let_go})
         if going := sorted(number for host in hosts for number in osds_of(tree, host)):
             alive = (one for one in tree.values() if one["type"] == "osd" and one["status"] == "up")
-            staying = [one["id"] for one in alive if one["reweight"] and one["id"] not in going]
+            staying = [one["id"] for one in alive if one["reweight"] and one["id"] not in parting]
             self.require_places(tree, staying)
             self.require_room(going, staying)
             for number in going:
                 if tree[number]["reweight"]:
                     self.change(f"osd.{number} takes no data any more", "osd out", ids=[str(number)])
             if not self.dry_run:
-                self.emptied(going)
-        self.keep_majority(hosts)
+                self.emptied(going, patience_s)
+        self.keep_majority({*hosts, *let_go})
 
-    def keep_majority(self, hosts: Sequence[str]) -> None:
+    def monitors(self, hosts: AbstractSet[str]) -> tuple[list[str], set[str]]:
+        """All monitors, and those in the quorum that are not on these hosts."""
+        found = self.ask("quorum_status")
+        return [mon["name"] for mon in found["monmap"]["mons"]], set(found["quorum_names"]) - hosts
+
+    def require_majority(self, hosts: AbstractSet[str]) -> None:
+        """Without the monitors of these hosts the others decide, once those are taken out."""
+        mons, staying = self.monitors(hosts)
+        rest = [name for name in mons if name not in hosts]
+        if len(rest) < len(mons) and 2 * len(staying) <= len(rest):
+            away = [name for name in rest if name not in staying]
+            raise RefusedError(
+                f"of the monitors that stay {len(staying)} of {len(rest)} answer, which is no majority: "
+                + (f"bring {', '.join(away)} back first, or forget it" if away else "one has to stay")
+            )
+
+    def keep_majority(self, hosts: AbstractSet[str]) -> None:
         """Take the monitors of these hosts out, while they have a say, where the rest has no majority."""
-        mons = [mon["name"] for mon in self.ask("mon dump")["mons"]]
-        while (going := [name for name in mons if name in hosts]) and len(going) * 2 >= len(mons) > 1:
-            self.change(f"monitor {going[-1]} removed", "mon remove", name=going[-1])
-            mons.remove(going[-1])
+        mons, staying = self.monitors(hosts)
+        for name in [name for name in mons if name in hosts]:
+            if 2 * len(staying) <= len(mons) and staying:
+                self.change(f"monitor {name} removed", "mon remove", name=name)
+                mons.remove(name)
 
     def require_places(self, tree: Mapping[int, Mapping[str, Any]], staying: Sequence[int]) -> None:
         """No pool has more copies than there are places left for them."""
@@ -97,7 +116,7 @@ class Wanted:
             if pool["size"] > len(places):
                 raise RefusedError(
                     f"pool {name} has {pool['size']} copies or parts, each in a {domain} of its own, and "
-                    f"{len(places)} would be left: add one first, or declare fewer copies"
+                    f"{len(places)} would be left: add one, or declare fewer copies, in an `up` before it"
                 )
 
     def require_room(self, going: Sequence[int], staying: Sequence[int]) -> None:
@@ -111,20 +130,21 @@ class Wanted:
                 f"{room / KIB_PER_GIB:.1f}: add one first, or delete something"
             )
 
-    def emptied(self, osds: Sequence[int]) -> None:
+    def emptied(self, osds: Sequence[int], patience_s: float) -> None:
         """Wait until nothing is on these OSDs that is not whole elsewhere."""
-        ids, deadline = [str(number) for number in osds], time.monotonic() + DRAIN_S
-        while True:
-            try:
-                self.ask.mgr("osd safe-to-destroy", ids=ids)
-            except RefusedError as error:
-                if time.monotonic() > deadline:
-                    raise RefusedError(
-                        f"after {DRAIN_S // 60} minutes of moving data away: {error}; it goes on by itself"
-                    ) from error
-                time.sleep(1)
-            else:
-                return
+        deadline = time.monotonic() + patience_s
+        while held := self.not_empty(osds):
+            if time.monotonic() > deadline:
+                raise RefusedError(f"not all data is moved yet: {held}; it goes on by itself")
+            time.sleep(1)
+
+    def not_empty(self, osds: Sequence[int]) -> str:
+        """Which of these OSDs still hold something; nothing where none does.
+
+        The manager answers without an error, and knows what it was told within the last seconds.
+        """
+        safe = self.ask.mgr("osd safe-to-destroy", ids=[str(number) for number in osds])["safe_to_destroy"]
+        return ", ".join(f"osd.{number}" for number in osds if number not in safe)
 
     def refill(self, hosts: Sequence[str]) -> None:
         """Their OSDs, where there are any, take data again."""
@@ -558,8 +578,7 @@ def main(step: str, *more: str) -> None:
     """The program."""
     with cluster() as ask:
         if step == "check":
-            state = ground_state if more == ("ground",) else objects_state
-            for line in state(ask, settings()):
+            for line in STATES[more[0]](ask, settings()):
                 print(line)
             return
         wanted, hosts = Wanted(ask, settings(), "--dry-run" in more), [w for w in more if w[:2] != "--"]
@@ -567,8 +586,12 @@ def main(step: str, *more: str) -> None:
             wanted.ground()
         elif step == "forget":
             wanted.forget(hosts, "--lossy" in more)
-        elif step in ("drain", "refill"):
-            (wanted.drain if step == "drain" else wanted.refill)(hosts)
+        elif step == "drain":
+            let_go = [word.removeprefix("--let-go=") for word in more if word.startswith("--let-go=")]
+            patience = [word.removeprefix("--patience=") for word in more if word.startswith("--patience=")]
+            wanted.drain(hosts, let_go, float(patience[0]) if patience else 0)
+        elif step == "refill":
+            wanted.refill(hosts)
         else:
             wanted.modules()
             wanted.pools()
@@ -576,7 +599,12 @@ def main(step: str, *more: str) -> None:
             wanted.filesystem()
             wanted.images()
             wanted.users()
-        print(json.dumps({"changes": wanted.changes}))
+        # What a step has compared it answers for, also where another monitor's node made it.
+        state = list(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
+        print(json.dumps({"changes": wanted.changes, "state": state}))
+
+
+STATES = {"ground": ground_state, "objects": objects_state}
 
 
 if __name__ == "__main__":
