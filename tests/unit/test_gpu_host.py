@@ -22,6 +22,8 @@ GPU, NIC, PORT, SWITCH, ELSEWHERE = (
     "0000:1b:00.0", "0000:1c:00.0", "0000:16:01.0", "0000:17:00.0", "0000:00:1c.0",
 )  # fmt: skip
 
+VFS = "sys/class/net/rail0/device/sriov_numvfs"
+
 
 class Machine:
     """A machine below a folder: 8 GiB, two CPUs, a GPU and a NIC below one switch, an Intel IOMMU, GRUB."""
@@ -69,7 +71,7 @@ class Machine:
     def run(self, *words: str) -> str:
         """What the tools of such a machine say and do."""
         tool, *rest = Path(words[0]).name, *words[1:]
-        if tool == self.broken:
+        if tool in self.broken.split():
             raise host.RefusedError(f"{tool}: no space left")
         if tool == "systemd-detect-virt" and rest[0] == f"--{self.virt}":
             return ""
@@ -90,6 +92,8 @@ class Machine:
 
     def put(self, path: str, text: str) -> None:
         """As the kernel takes it: functions come and go all at once (sysfs-bus-pci of its ABI)."""
+        if path in self.broken.split():
+            raise host.RefusedError(f"/{path}: Operation not permitted")
         if path.endswith("sriov_numvfs") and "0" not in (text, self.read(path)):
             raise host.RefusedError(f"/{path}: Device or resource busy")
         self.write({path: text})
@@ -124,6 +128,7 @@ class Machine:
         words = self.root / "boot"
         line = words.read_text().split("GRUB_CMDLINE_LINUX ")[-1].strip('"\n ') if words.exists() else ""
         self.write({"proc/cmdline": f"root=/dev/vda1 {line}", "proc/sys/kernel/random/boot_id": name})
+        self.write({VFS: "0"})
 
     def everything(self) -> dict[str, str]:
         """All files but the tools and what they keep."""
@@ -235,6 +240,92 @@ def test_what_is_declared_no_more_is_as_before(first: dict[str, Any], second: di
         for path in ("boot", "proc/cmdline", "proc/sys/kernel/random/boot_id"):
             after.pop(path, None), before.pop(path, None)
         assert after == {path: text.strip() for path, text in before.items()}
+
+
+GOVERNORS = [f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor" for cpu in (0, 1)]
+REFUSES = {
+    **{"setpci": "acs", "mstconfig": "dpu_mode", VFS: "sriov_vfs rail0", host.PAGES_2M: "hugepages_2m"},
+    **{host.PAGES_1G: "hugepages_1g", GOVERNORS[0]: "governor", GOVERNORS[1]: "governor"},
+}
+
+
+@settings(max_examples=20, deadline=None)
+@given(broken=st.sets(st.sampled_from(sorted(REFUSES)), min_size=1), leaving=st.booleans())
+def test_what_cannot_be_given_back_holds_up_no_other(broken: set[str], leaving: bool) -> None:
+    """Whatever refuses: the rest goes back, the record keeps the refused alone, and they go once they can."""
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        machine = Machine(Path(folder), patch)
+        states(**ALL)
+        machine.broken = " ".join(broken)
+        found, _ = host.bring_all(wanted(), dry_run=False, leaving=leaving)
+        waits = set() if leaving else {"sriov_vfs rail0"}
+        failed = {REFUSES[one] for one in broken} - waits
+        assert {one.setting for one in found if one.state == "failed"} == failed
+        assert all(one.reason.startswith("not given back: ") for one in found if one.state == "failed")
+        assert host.record()["before"].keys() == failed | waits
+        if "governor" in failed:
+            assert host.record()["before"]["governor"].keys() == broken & set(GOVERNORS)
+        machine.broken = ""
+        assert host.main(["restore"]) == 0
+        assert host.record()["before"] == {}
+        assert {machine.read(f"acs/{SWITCH}"), machine.read(f"acs/{PORT}")} == {"001d"}
+        assert [machine.read(one) for one in GOVERNORS] == ["schedutil", "schedutil"]
+        assert [machine.read(one) for one in (host.PAGES_2M, host.PAGES_1G, VFS)] == ["0", "0", "0"]
+
+
+def test_what_is_declared_is_applied_where_something_else_cannot_be_given_back(machine: Machine) -> None:
+    states(acs="off")
+    machine.broken = "setpci"
+    assert states(governor="performance") == {"acs": "failed", "governor": "effective"}
+
+
+def test_a_port_that_does_not_get_its_functions_back_is_tried_again(machine: Machine) -> None:
+    machine.write({VFS: "4"})
+    states(sriov_vfs=8)
+    machine.reboot()
+    machine.broken = VFS
+    (state,), _ = host.bring_all(wanted(), dry_run=False)
+    assert (state.state, "not given back: " in state.reason, state.declared) == ("failed", True, False)
+    machine.broken = ""
+    assert (states(), machine.read(VFS)) == ({}, "4")
+
+
+def test_a_role_that_leaves_is_told_what_stays(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    states(acs="off", governor="performance", iommu="passthrough")
+    machine.broken = "setpci update-grub"
+    assert host.main(["restore"]) == host.STAYS
+    said = [line for line in capsys.readouterr().out.splitlines() if " failed: " in line]
+    assert said == [
+        "kernel parameters failed: not given back: update-grub: no space left",
+        "acs failed: not given back: setpci: no space left, and 1 more places",
+    ]
+    assert machine.read(GOVERNORS[0]) == "schedutil"
+
+
+def test_functions_that_are_declared_no_more_wait_for_the_boot_as_another_number_does(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states(sriov_vfs=8)
+    for changed in (True, False):
+        (state,), changes = host.bring_all(wanted(), dry_run=False)
+        assert (str(state).partition(":")[0], state.reboot) == ("sriov_vfs rail0 rendered", True)
+        assert (state.changed, changes, machine.read(VFS)) == (changed, [], "8")
+    (machine.root / "etc/causeway").mkdir(parents=True)
+    machine.write({host.CONFIG_FILE: host.json.dumps(wanted())})
+    assert host.main(["settled"]) == 0
+    assert capsys.readouterr().out == ""
+    machine.reboot()
+    assert host.bring_all(wanted(), dry_run=False) == ([], ["sriov_vfs rail0"])
+    assert not (machine.root / host.RECORD).exists()
+
+
+def test_functions_that_wait_stay_if_declared_again_and_go_with_the_role(machine: Machine) -> None:
+    states(sriov_vfs=8)
+    assert states() == {"sriov_vfs rail0": "rendered"}
+    assert states(sriov_vfs=8) == {"sriov_vfs rail0": "effective"}
+    assert states() == {"sriov_vfs rail0": "rendered"}
+    assert host.main(["restore"]) == 0
+    assert machine.read(VFS) == "0"
 
 
 def test_in_a_container_nothing_is_touched(machine: Machine) -> None:

@@ -10,7 +10,8 @@ The one implementation. The role's module imports it, and the node runs it:
 
 *Rendered* is what is written and waits for a boot, *unsupported* what this node cannot have, with the reason.
 In a container all of it is its host's, and is never touched. What stood before a setting was first changed is
-kept in RECORD, so that a setting that is declared no more goes back.
+kept in RECORD, so that a setting that is declared no more goes back. One that does not is *failed*, holds no
+other up, and stays in RECORD.
 
 Standard library only. Sources: kernel-parameters.txt and hugetlbpage.rst of Linux, sysfs-bus-pci and
 sysfs-devices-system-cpu of its ABI, the PCI section of NCCL's troubleshooting, NVIDIA's BlueField modes of
@@ -26,7 +27,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ ACS_CONTROL = "ECAP_ACS+0x6.w"
 NVIDIA, MELLANOX, BLUEFIELD3 = "0x10de", "0x15b3", "0xa2dc"
 OFFLOAD = "INTERNAL_CPU_OFFLOAD_ENGINE"
 DPU_MODES = {"dpu": "ENABLED(0)", "nic": "DISABLED(1)"}
+STAYS = 3
+"""Exit status of `restore` where something stays: it is named, and the role leaves (tasks/leave.yml)."""
 CONTAINER = "a container has its host's"
 
 Config = dict[str, Any]
@@ -268,6 +271,8 @@ class State:
     changed: bool = False
     reboot: bool = False
     """Whether it is rendered, and a reboot of the node would make it effective."""
+    declared: bool = True
+    """False for one that is declared no more and goes back."""
 
     def __str__(self) -> str:
         return f"{self.setting} {self.state}" + (f": {self.reason}" if self.reason else "")
@@ -537,16 +542,50 @@ def differing(found: Values, wanted: Values) -> str:
     return f"{places[0]} is {found[places[0]]}, not {wanted[places[0]]}{more}"
 
 
-def bring_back(known: dict[str, Any], declared: set[str]) -> list[str]:
-    """Give back what settings had that are declared no more, where it still is; which those are."""
+def bring_back(known: dict[str, Any], declared: set[str], leaving: bool, dry_run: bool) -> list[State]:
+    """Give back what settings had that are declared no more, where it still is, each for itself.
+
+    Only what was given back is *effective*, and out of `known`; *rendered* waits for a boot, and the next run
+    tries again what is *failed*.
+    """
     gone = sorted(set(known["before"]) - declared)
-    for name in gone:
-        folder, write = WAYS_BACK.get(name.split()[0], ("", write_files))
-        values = known["before"][name].items()
-        write({place: value for place, value in values if (ROOT / f"{folder}{place}").exists()})
-        del known["before"][name]
-        known["waits"].pop(name, None)
-    return gone
+    found = [give_back(name, known, leaving, dry_run) for name in gone]
+    if not dry_run:
+        for state in found:
+            if state.state == "effective":
+                del known["before"][state.setting]
+                known["waits"].pop(state.setting, None)
+    return found
+
+
+def give_back(name: str, known: dict[str, Any], leaving: bool, dry_run: bool) -> State:
+    """Give back one setting; of places that do not take it `known` keeps what they had."""
+    kind, _, port = name.partition(" ")
+    folder, write = WAYS_BACK.get(kind, ("", write_files))
+    before = known["before"][name].items()
+    values = {place: value for place, value in before if (ROOT / f"{folder}{place}").exists()}
+    if kind == "sriov_vfs" and values and not leaving:  # jobs may have functions, as with another number
+        (number,) = values.values()
+        state = bring(functions(port, int(number)), known, dry_run)
+        lost = state.state in ("failed", "unsupported")
+        return not_given_back(name, [state.reason]) if lost else replace(state, declared=False)
+    refusals: dict[str, str] = {}
+    for place, value in () if dry_run else values.items():
+        try:
+            write({place: value})
+        except (RefusedError, UnsupportedError) as refused:
+            refusals[place] = str(refused)
+    if not refusals:
+        return State(name, "effective", changed=True, declared=False)
+    known["before"][name] = {place: values[place] for place in refusals}
+    known["waits"].pop(name, None)
+    return not_given_back(name, list(refusals.values()))
+
+
+def not_given_back(name: str, reasons: list[str]) -> State:
+    """A setting that stays as we set it, with the first of the reasons."""
+    more = f", and {len(reasons) - 1} more places" if len(reasons) > 1 else ""
+    return State(name, "failed", f"not given back: {reasons[0]}{more}", declared=False)
 
 
 def sysctl_text(config: Config) -> str:
@@ -556,31 +595,47 @@ def sysctl_text(config: Config) -> str:
     return f"# Made by Causeway (role cuda_base).\nvm.nr_hugepages = {config['hugepages_2m']}\n"
 
 
-def bring_all(config: Config, dry_run: bool) -> tuple[list[State], list[str]]:
+def write_for_boot(sysctl: str, words: list[str], left: list[State] | None) -> list[str]:
+    """The files that the next boot reads; which changed. GRUB's refusal goes to `left` where there is one."""
+    changes = [f"/{SYSCTL_FILE}"] if keep(SYSCTL_FILE, sysctl) else []
+    try:
+        return changes + ([f"/{GRUB_FILE}"] if set_grub(words) else [])
+    except RefusedError as refused:
+        if left is None:
+            raise
+        left.append(not_given_back("kernel parameters", [str(refused)]))
+        return changes
+
+
+def bring_all(config: Config, dry_run: bool, leaving: bool = False) -> tuple[list[State], list[str]]:
     """Every setting, with its state; and what else changed, in words.
 
-    RefusedError, before anything is changed, where the node has no room for the pages.
+    What is declared no more has a state as long as it is not given back. `leaving` waits for no boot, and
+    goes on where GRUB fails. RefusedError where it fails otherwise, and, before anything is changed, where
+    the node has no room for the pages.
     """
     wanted = settings(config)
     if detected("container"):
         return [State(setting.name, "unsupported", f"{CONTAINER} settings") for setting in wanted], []
     if why := too_many_pages(config):
         raise RefusedError(why)
-    known, changes = record(), []
+    known, changes, left = record(), [], list[State]()
+    names = {setting.name for setting in wanted}
     words = boot_words(config) if has_grub() else []
     if dry_run:
         files = {SYSCTL_FILE: sysctl_text(config), GRUB_FILE: grub_text(words)}
         changes += [f"/{path}" for path, text in files.items() if text_of(path) != text.strip()]
-        changes += sorted(set(known["before"]) - {setting.name for setting in wanted})
-        return [bring(setting, known, dry_run) for setting in wanted], changes
     try:
-        changes += [f"/{SYSCTL_FILE}"] if keep(SYSCTL_FILE, sysctl_text(config)) else []
-        changes += [f"/{GRUB_FILE}"] if set_grub(words) else []
-        changes += bring_back(known, {setting.name for setting in wanted})
+        if not dry_run:
+            changes += write_for_boot(sysctl_text(config), words, left if leaving else None)
+        gone = bring_back(known, names, leaving, dry_run)
+        changes += [state.setting for state in gone if state.state == "effective"]
+        left += [state for state in gone if state.state != "effective"]
         states = [bring(setting, known, dry_run) for setting in wanted]
     finally:
-        remember(known)
-    return states, changes
+        if not dry_run:
+            remember(known)
+    return left + states, changes
 
 
 def load_config() -> Config:
@@ -590,17 +645,22 @@ def load_config() -> Config:
 
 
 def main(words: list[str]) -> int:
-    """The program; 1 where a setting failed."""
+    """The program; 1 where a setting failed, STAYS where one could not be given back for good."""
     if words in (["check"], ["settled"]):
         states, _ = bring_all(load_config(), dry_run=True)
         for state in states:
-            print(state if words == ["check"] else state.settled)
+            if words == ["check"]:
+                print(state)
+            elif state.declared:  # the rest has no line any more once it is given back
+                print(state.settled)
         return 0
     if words in (["apply"], ["restore"]):
-        states, changes = bring_all(load_config() if words == ["apply"] else NOTHING, dry_run=False)
+        leaving = words == ["restore"]
+        states, changes = bring_all(NOTHING if leaving else load_config(), dry_run=False, leaving=leaving)
         for line in (*changes, *states):
             print(line)
-        return int(any(state.state == "failed" for state in states))
+        failed = any(state.state == "failed" for state in states)
+        return (STAYS if leaving else 1) if failed else 0
     print("usage: causeway-gpu-host check | settled | apply | restore", file=sys.stderr)
     return 2
 
