@@ -1,6 +1,7 @@
 """What goes: roles that leave nodes, nodes that are about to go, and nodes that are gone for good."""
 
 import json
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from infra.stack import stack_dir
 FORGET, DRAIN = "forget", "drain"
 """Files with tasks of roles, for nodes that are gone and for those that are about to go."""
 SHOWN_HOSTS = 5
+DRAIN_S = 1800
+"""How long data may move until somebody is asked again."""
 
 
 def take_leave(
@@ -243,6 +246,7 @@ class DepartureLifecycle(Lifecycle):
             "forget_hosts": list(going),
             "forget_let_go": sorted({host for part in held.values() for host in part.let_go}),
             "forget_refill": list(back),
+            "forget_until": time.time() + DRAIN_S,
         }
         result = _have_others(contract, groups, DRAIN, _say, variables)
         if result and silent_in(result, groups):

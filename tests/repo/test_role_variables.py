@@ -24,7 +24,7 @@ ANSIBLES = {
 }
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
-TOLD = {"forget_hosts", "forget_lossy", "forget_let_go", "forget_refill"}
+TOLD = {"forget_hosts", "forget_lossy", "forget_let_go", "forget_refill", "forget_until"}
 """Which nodes are gone for good: what playbooks/forget.yml tells, once, and no role's work depends on."""
 OTHERS = {
     *("hostvars", "groups"),

@@ -174,7 +174,9 @@ def drained(
     patience_s: float = 60,
 ) -> list[str]:
     """What is told a cluster that is to have hosts drained."""
-    ceph.Wanted(ask, {"failure_domain": domain, "pools": [], "mons": []}).drain(hosts, let_go, patience_s)
+    ceph.Wanted(ask, {"failure_domain": domain, "pools": [], "mons": []}).drain(
+        hosts, let_go, ceph.time.time() + patience_s
+    )
     return ask.told
 
 
@@ -219,7 +221,7 @@ def test_draining_waits_for_the_last_placement_group_and_is_taken_back(
     ceph.Wanted(ask, {}).refill(["storage-3", "storage-0"])
     assert ask.told == ["osd out 3", "osd in 3"]
     with pytest.raises(ceph.RefusedError, match=r"osd\.3; it goes on by itself"):
-        drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"], patience_s=0)
+        drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"], patience_s=-1)
 
 
 def test_what_may_be_lost_is_not_drained_and_the_others_keep_a_majority(ceph: ModuleType) -> None:

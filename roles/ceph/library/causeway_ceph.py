@@ -32,9 +32,9 @@ options:
     type: list
     elements: str
     default: []
-  patience_s:
-    description: With C(drain), how long data may move until that is a failure.
-    type: int
+  until:
+    description: With C(drain), when data that is not moved yet is a failure, in seconds since 1970.
+    type: float
     default: 0
   lossy:
     description: With C(forget), also where what they held may be the only copy.
@@ -73,7 +73,7 @@ def main() -> None:
             "step": {"type": "str", "required": True, "choices": choices},
             "hosts": {"type": "list", "elements": "str", "default": []},
             "let_go": {"type": "list", "elements": "str", "default": []},
-            "patience_s": {"type": "int", "default": 0},
+            "until": {"type": "float", "default": 0},
             "lossy": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -86,7 +86,7 @@ def main() -> None:
     words = ["python3", program, step, *module.params["hosts"], *(flag for flag, on in flags.items() if on)]
     if step == "drain":
         words += [f"--let-go={host}" for host in module.params["let_go"]]
-        words.append(f"--patience={module.params['patience_s']}")
+        words.append(f"--until={module.params['until']}")
     status, printed, complaint = module.run_command(words)
     if status:
         lines = complaint.strip().splitlines()

@@ -2,7 +2,7 @@
 
     cluster.py ground [--dry-run]     identities with their rights, and options
     cluster.py objects [--dry-run]    where copies go, pools, the file system, what is exported
-    cluster.py drain HOST… [--let-go=HOST…] [--patience=S] [--dry-run]
+    cluster.py drain HOST… [--let-go=HOST…] [--until=T] [--dry-run]
                                       has the others take over what hosts hold that are about to go
     cluster.py refill HOST… [--dry-run]  has hosts that were drained hold data again
     cluster.py forget HOST… [--lossy] [--dry-run]   takes out what hosts had that are gone for good
@@ -58,11 +58,11 @@ class Wanted:
 
     # Hosts that are about to go
 
-    def drain(self, hosts: Sequence[str], let_go: Sequence[str], patience_s: float) -> None:
+    def drain(self, hosts: Sequence[str], let_go: Sequence[str], until: float) -> None:
         """Have the others take over what their OSDs hold, copy by copy, while all of them still serve.
 
         LET_GO: hosts that go as well, and what they hold may be lost. RefusedError where the others cannot
-        take over, or have not yet: they go on, and so does the next call.
+        take over, or have not by UNTIL (seconds since 1970): they go on, and so does the next call.
         """
         tree = self.tree()
         parting = {number for host in (*hosts, *let_go) for number in osds_of(tree, host)}
@@ -76,7 +76,7 @@ class Wanted:
                 if tree[number]["reweight"]:
                     self.change(f"osd.{number} takes no data any more", "osd out", ids=[str(number)])
             if not self.dry_run:
-                self.emptied(going, patience_s)
+                self.emptied(going, until)
         self.keep_majority({*hosts, *let_go})
 
     def monitors(self, hosts: AbstractSet[str]) -> tuple[list[str], set[str]]:
@@ -130,11 +130,10 @@ class Wanted:
                 f"{room / KIB_PER_GIB:.1f}: add one first, or delete something"
             )
 
-    def emptied(self, osds: Sequence[int], patience_s: float) -> None:
+    def emptied(self, osds: Sequence[int], until: float) -> None:
         """Wait until nothing is on these OSDs that is not whole elsewhere."""
-        deadline = time.monotonic() + patience_s
         while held := self.not_empty(osds):
-            if time.monotonic() > deadline:
+            if time.time() > until:
                 raise RefusedError(f"not all data is moved yet: {held}; it goes on by itself")
             time.sleep(1)
 
@@ -588,8 +587,8 @@ def main(step: str, *more: str) -> None:
             wanted.forget(hosts, "--lossy" in more)
         elif step == "drain":
             let_go = [word.removeprefix("--let-go=") for word in more if word.startswith("--let-go=")]
-            patience = [word.removeprefix("--patience=") for word in more if word.startswith("--patience=")]
-            wanted.drain(hosts, let_go, float(patience[0]) if patience else 0)
+            until = [word.removeprefix("--until=") for word in more if word.startswith("--until=")]
+            wanted.drain(hosts, let_go, float(until[0]) if until else 0)
         elif step == "refill":
             wanted.refill(hosts)
         else:
