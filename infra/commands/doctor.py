@@ -112,10 +112,10 @@ def _before(stack: str) -> Contract | None:
 def look_before(spec: ClusterSpec, stack: str) -> None:
     """Before `up`: look at machines on which a role is to run for the first time, and say what is found.
 
+    The stack's key was made before (`make_key`), and Pulumi knows the stack, which may have passwords.
     CausewayError where something cannot work; a machine that does not answer stops no other.
     """
     declared = Declared(spec, stack)
-    make_key(declared)
     sudo.ready(declared.contract)
     if before := _before(stack):
         sudo.carry_over(before, declared.contract)

@@ -17,10 +17,11 @@ from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
 from infra.checks import DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
-from infra.commands.doctor import look_before
+from infra.commands.doctor import look_before, make_key
 from infra.commands.rehearsal import rehearse
 from infra.components import kept
 from infra.components.departures import consent, forget_gone
+from infra.doctor.examine import Declared
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import role_hosts, role_order
@@ -58,8 +59,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.OK
     with only_one(stack):
         kept.put_back(stack)
+        make_key(Declared(declaration.spec, stack))  # before Pulumi's salt is there, which forbids it
+        select_stack(stack, declaration_of(stack))  # or Pulumi tells none of its secrets
         look_before(declaration.spec, stack)
-        select_stack(stack, declaration_of(stack))
         # With --refresh, because what Pulumi remembers is not what stands after a reboot.
         done = pulumi(["up", "--yes", "--skip-preview", "--refresh", "--stack", stack, "--suppress-outputs"])
         if done.returncode:

@@ -37,6 +37,8 @@ MOST_BYTES = 511
 """PAM_MAX_RESP_SIZE of Linux-PAM is 512, with the zero at the end."""
 REFUSED = "causeway: sudo refused"
 REFUSED_STATUS = 77
+NO_STACK, NO_SECRET = "no stack named", "not found for stack"
+"""What Pulumi says of a stack, and of a value of its configuration, that is not there."""
 ASKS = "a password is required"
 """What sudo says where it may not ask (`-n`)."""
 
@@ -204,14 +206,21 @@ def _obtain(stack: str, source: str, places: Iterable[str]) -> str:
 
 
 def _from_secret(stack: str, name: str) -> str:
-    """As the stack's configuration has it, which is newer than the file that `up` wrote."""
+    """As the stack's configuration has it, which is newer than the file that `up` wrote.
+
+    That file will do only where Pulumi does not know the stack: else it may have a password of before.
+    """
     try:
         words = ("config", "get", f"causeway:{name}", "--stack", stack, "--non-interactive")
         return run(["pulumi", "-C", str(ROOT), *words]).removesuffix("\n")
-    except CausewayError:
+    except CausewayError as error:
+        if NO_SECRET in error.message:
+            raise _missing(stack, f"{SECRET}{name}") from None
+        if NO_STACK not in error.message:
+            raise
         found = _from_file(stack, name)
         if found is None:
-            raise
+            raise _missing(stack, f"{SECRET}{name}", "Pulumi does not know stack {stack} yet") from None
         return found
 
 
@@ -258,11 +267,11 @@ def _take_over(above: str | None) -> None:
         return
 
 
-def _missing(stack: str, source: str) -> CausewayError:
+def _missing(stack: str, source: str, why: str = "stack {stack} has no secret {name} yet") -> CausewayError:
     if source.startswith(SECRET):
         name = source.removeprefix(SECRET)
         return CausewayError(
-            f"the password for sudo is not there: stack {stack} has no secret {name} yet",
+            f"the password for sudo is not there: {why.format(stack=stack, name=name)}",
             hint=f"./run exec causeway secret {name} {stack}, then ./run up {stack}",
         )
     user = source.removeprefix(ASKED)

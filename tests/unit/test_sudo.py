@@ -241,21 +241,43 @@ def test_without_a_terminal_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) 
     assert "sudo_password_secret: NAME" in caught.value.hint
 
 
+PULUMI_SAYS = {
+    "no stack named 's' found": "Pulumi does not know stack s yet",
+    "configuration key 'ops' not found for stack 's'": "stack s has no secret ops yet",
+    "incorrect passphrase": "incorrect passphrase",
+}
+"""What it says (seen of Pulumi itself) → what is told."""
+
+
 def test_a_secret_comes_from_pulumi_and_else_from_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sudo, "secret_file", lambda _stack, name: tmp_path / name)
 
+    said = ""
+
     def fails(*_: Any, **__: Any) -> str:
-        raise CausewayError("no passphrase")
+        raise CausewayError(f"`pulumi config get` ended with status 1: error: {said}")
 
     monkeypatch.setattr(sudo, "run", fails)
-    with pytest.raises(CausewayError, match="no passphrase"):
-        sudo.get_ready("s", {"secret-ops": ["hall"]})
+    for words, meant in PULUMI_SAYS.items():
+        said = words
+        with pytest.raises(CausewayError, match=meant) as caught:
+            sudo.get_ready("s", {"secret-ops": ["hall"]})
+        assert ("causeway secret ops s" in caught.value.hint) is (meant != said)
     with pytest.raises(CausewayError, match="stack s has no secret ops yet"):
         sudo.password("s", "secret-ops")
     (tmp_path / "given-ops").write_text("of the file")
     assert sudo.password("s", "secret-ops") == "of the file", "Ansible that nobody started by a command"
+    for words, meant in PULUMI_SAYS.items():
+        said = words
+        if "know" not in meant:  # the file's may be the password of before
+            with pytest.raises(CausewayError, match=meant):
+                sudo.get_ready("s", {"secret-ops": ["hall"]})
+    said = "no stack named 's' found"
+    sudo.get_ready("s", {"secret-ops": ["hall"]})
+    assert sudo.password("s", "secret-ops") == "of the file"
+    forget(monkeypatch)
     monkeypatch.setattr(sudo, "run", lambda words: f"{words[5]}\n")
     sudo.get_ready("s", {"secret-ops": ["hall"]})
     assert sudo.password("s", "secret-ops") == "causeway:ops", "the newer one"

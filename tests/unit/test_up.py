@@ -1,12 +1,18 @@
 """What `up` says of the checks: when they were run, and nothing of a result that is no proof."""
 
+import argparse
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from infra.commands import up
+from infra.components import kept as kept_resources
 from infra.components.verification import VerificationLifecycle
+from infra.errors import CausewayError
 from infra.verify import verdicts
 from infra.verify.verdicts import Check, Verdict, VerificationResult
 
@@ -63,3 +69,36 @@ def test_what_was_not_proven_last_is_looked_at_again(kept: Path) -> None:
     assert "1 failed" in str(lifecycle.observe({"stack": "s"}))
     kept.unlink()
     assert lifecycle.observe({"stack": "s"}), "there is no result"
+
+
+def test_pulumi_knows_the_stack_before_its_secrets_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And the key is made before that, for a file with Pulumi's salt makes none."""
+    done = list[str]()
+
+    def noting(name: str) -> Any:
+        return lambda *_, **__: done.append(name)
+
+    def fails(*_: object, **__: object) -> SimpleNamespace:
+        done.append("up")
+        return SimpleNamespace(returncode=1)
+
+    declaration = SimpleNamespace(spec=None, config={}, source="")
+    for name, value in {
+        "load": lambda _file: declaration,
+        "require_valid": lambda *_: (),
+        "check_given": lambda *_: (),
+        "only_one": lambda _stack: nullcontext(),
+        "declaration_of": lambda _stack: tmp_path,
+        "Declared": lambda *_: None,
+        "make_key": noting("key"),
+        "select_stack": noting("select"),
+        "look_before": noting("look"),
+        "pulumi": fails,
+    }.items():
+        monkeypatch.setattr(up, name, value)
+    monkeypatch.setattr(kept_resources, "put_back", lambda _stack: None)
+    with pytest.raises(CausewayError, match="does not stand as declared"):
+        up.run(argparse.Namespace(stack="s", dry_run=False))
+    assert done == ["key", "select", "look", "up"]
