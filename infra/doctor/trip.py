@@ -8,6 +8,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from infra import ROOT
@@ -56,7 +57,10 @@ def look_at(
 
 
 def try_sudo(contract: Contract, known_hosts: str, hosts: Collection[str]) -> dict[str, TripError]:
-    """Host → why its sudo does not take the password, which is tried once; not those that do not answer."""
+    """Host → why its sudo does not take the password, which is tried once; not those that do not answer.
+
+    Nor those that are not asked any more, once one has refused it.
+    """
     ready(contract, hosts)
     return asyncio.run(_try_all(Trips(contract, known_hosts), hosts))
 
@@ -77,6 +81,9 @@ async def _try_all(trips: Trips, hosts: Collection[str]) -> dict[str, TripError]
 async def _try(trips: Trips, host: str) -> None:
     becoming = trips.becoming(host)
     async with await trips.open(host) as connection:
+        await trips.require_sudo(connection, host)
+        if becoming.proof.refused_by:
+            return
         command, data = becoming.command("echo"), becoming.ahead.encode()
         said, complaint, status = await execute(connection, command, data, ANSWER_LIMIT_S, MOST_BYTES)
     if not said:
@@ -98,8 +105,11 @@ async def _all(trips: Trips, requests: Mapping[str, Mapping[str, Any]]) -> dict[
 
 async def _one(trips: Trips, host: str, request: Mapping[str, Any], seen: list[Machine]) -> None:
     async with await trips.open(host) as connection:
-        began = time.time()
         becoming = trips.becoming(host)
+        complaint_of_sudo = await trips.prove(connection, host)
+        if complaint_of_sudo:  # what can be seen without root is looked at, and sudo given no second guess
+            becoming = replace(becoming, source="")
+        began = time.time()
         data = becoming.ahead.encode() + with_request(packed_files(FILES), request, LOOK_LIMIT_S)
         said, complaint, status = await execute(
             connection, command(becoming), data, ANSWER_LIMIT_S, MOST_BYTES
@@ -111,7 +121,7 @@ async def _one(trips: Trips, host: str, request: Mapping[str, Any], seen: list[M
     try:
         machine = read(said, began, ended)
         if not machine.root:
-            becoming.note_refusal()
-        seen.append(machine)
+            becoming.note_refusal(machine.sudo)
+        seen.append(machine.model_copy(update={"sudo": complaint_of_sudo}) if complaint_of_sudo else machine)
     except ValueError as error:
         raise TripError(f"its answer makes no sense: {sentence(str(error))}", reached=True) from None

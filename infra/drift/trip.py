@@ -7,7 +7,7 @@ quickest algorithms that every OpenSSH since 7.0 offers stand first.
 import asyncio
 import os
 from collections.abc import Awaitable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ class Trips:
         )
 
     def as_root(self, host: str, command: str) -> str:
-        """The command as root. What it reads has to follow `ahead`."""
+        """The command as root. What it reads has to follow `ahead`, and that `require_sudo`."""
         return self.becoming(host).command(command)
 
     def becoming(self, host: str) -> sudo.Become:
@@ -169,6 +169,23 @@ class Trips:
         """What goes to a command of root's before what it reads."""
         return self.becoming(host).ahead.encode()
 
+    async def prove(self, connection: asyncssh.SSHClientConnection, host: str) -> str:
+        """Before `ahead`: try a password here alone, unless that is done; sudo's complaint, or nothing."""
+        becoming = self.becoming(host)
+        with closing(becoming.turns()) as turns:
+            for is_mine in turns:
+                if is_mine:
+                    data = becoming.ahead.encode()
+                    said, _, _ = await execute(connection, becoming.trial, data, sudo.TRIAL_LIMIT_S)
+                    return becoming.learn(said.decode(errors="replace"))
+                await asyncio.sleep(sudo.TURN_S)
+        return ""
+
+    async def require_sudo(self, connection: asyncssh.SSHClientConnection, host: str) -> None:
+        """The same. TripError where sudo complains."""
+        if complaint := await self.prove(connection, host):
+            raise TripError(self.becoming(host).in_words(complaint), reached=True)
+
     def cause(self, host: str, complaint: bytes) -> str | None:
         """Why a command did not run as root, by sudo or its own last words; None where it said none."""
         text = complaint.decode(errors="replace").strip()
@@ -178,6 +195,7 @@ class Trips:
         self, connection: asyncssh.SSHClientConnection, host: str, request: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Run the probe and return its answer. TripError when there is none."""
+        await self.require_sudo(connection, host)
         command = self.as_root(host, PYTHON)
         said, complaint, status = await execute(
             connection, command, self.ahead(host) + script(request), ANSWER_LIMIT_S, most_bytes(request)

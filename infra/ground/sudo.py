@@ -10,6 +10,9 @@ shell there takes that line and has sudo try it once, with nothing behind it tha
 guess. Only then has it sudo run the program, on the password, an empty line, and the rest of the input. As
 root, lines are thrown away up to the empty one, so that a sudo that asks for nothing after all does not hand
 the password to the program. Timestamps are neither used nor made (`-k`).
+
+A password is for many hosts, whose account may be a central one that a few refusals lock. So in a process one
+host tries it alone, until one has taken it; and once one has refused it, no other is sent it.
 """
 
 import getpass
@@ -19,8 +22,10 @@ import re
 import shlex
 import sys
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
 
 from infra import ROOT
 from infra.errors import HARMFUL, CausewayError, one_line
@@ -47,10 +52,43 @@ TRY = 'printf "%s\\n" "$k" | LC_ALL=C sudo -k -S -p "" true'
 SKIP = 'while IFS= read -r l && [ -n "$l" ]; do :; done; exec "$@"'
 FEED = '{{ printf "%s\\n\\n" "$k"; exec cat; }} | sudo -k -S -p "" sh -c {skip} sh {command}'
 READ = "IFS= read -r k; "
+PROMPT = "causeway asks: "
+TOOK, FREE, NOT = "took", "free", "refused"
+TRIAL = (
+    f'{READ}if e=$(printf "%s\\n" "$k" | LC_ALL=C sudo -k -S -p "{PROMPT}" true 2>&1 >/dev/null); then '
+    f'e=$(printf "%s\\n" "$e" | grep -v "^sudo: "); if [ -n "$e" ]; then echo {TOOK}; else echo {FREE}; fi; '
+    f'else printf "{NOT}\\t%s\\n" "$(printf %s "$e" | head -c 4096 | tr "\\n" "\\t")"; fi'
+)
+"""The password tried, and one line on what came of it: a sudo that asked for it has shown a prompt."""
+BROKEN = re.compile(
+    r"must be owned by|no valid sudoers|(syntax|parse) error|do not exist in the|unknown u(id|ser)"
+)
+"""What sudo says where it asks nobody: that machine's own trouble."""
+TRIAL_LIMIT_S = 30
+TURN_S = 0.02
+"""How often a host looks whether it is its turn."""
 _lock = threading.RLock()
 _kept: dict[str, dict[str, str]] = {}
 _memory: list[int] = []
-_refused: set[tuple[str, str]] = set()
+
+
+@dataclass
+class Proof:
+    """What this process knows of one password: whether a host has taken it, which one has refused it."""
+
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Of the one host that tries it while nobody knows."""
+    taken: bool = False
+    refused_by: str = ""
+    others: str = "no other machine was asked"
+
+    @property
+    def known(self) -> bool:
+        """Whether nothing is to be tried by one host alone any more."""
+        return self.taken or bool(self.refused_by)
+
+
+_proofs: dict[tuple[str, str], Proof] = {}
 
 
 @dataclass(frozen=True)
@@ -73,13 +111,73 @@ class Become:
     def ahead(self) -> str:
         """What goes to the command's standard input before its own. CausewayError where that is not known.
 
-        A host that has refused it is not asked again by this process: a second guess may lock the account.
+        One that a host has refused is sent to none by this process: another guess may lock the account.
         """
         if not self.source:
             return ""
-        if (self.stack, self.host) in _refused:
-            raise CausewayError(f"sudo on {self.host} has refused the password of {self.user} before")
+        if self.proof.refused_by:
+            raise CausewayError(
+                f"sudo on {self.proof.refused_by} has refused the password of {self.user} before;"
+                f" {self.proof.others}"
+            )
         return f"{password(self.stack, self.source)}\n"
+
+    @property
+    def proof(self) -> Proof:
+        """What is known of the password, which other hosts may have, too."""
+        with _lock:
+            return _proofs.setdefault((self.stack, self.source), Proof())
+
+    @property
+    def trial(self) -> str:
+        """A shell's words that try the password, for `learn`; any login shell takes them."""
+        return f"sh -c {shlex.quote(TRIAL)}"
+
+    def turns(self) -> Generator[bool, None, None]:
+        """True: try the password now (`trial`, `learn`). False: another host does, so wait and go on.
+
+        It ends at once where nothing is to be tried. Close it: the others wait for that. Take it only once
+        the host answers: they would wait for one that is off.
+        """
+        while self.source and not self.proof.known:
+            if not self.proof.turn.acquire(blocking=False):
+                yield False
+                continue
+            try:
+                if not self.proof.known:
+                    yield True
+            finally:
+                self.proof.turn.release()
+            return
+
+    def learn(self, said: str) -> str:
+        """sudo's complaint, of what a trial said; empty where there is none.
+
+        A host that asks for no password, or whose sudo is not fit for one, tells nothing of it.
+        """
+        word, _, complaint = said.strip().partition("\t")
+        if word == TOOK:
+            self.proof.taken = True
+        if word != NOT:
+            return ""
+        complaint = complaint.replace(PROMPT, "").replace("\t", "\n").strip() or "sudo: it said nothing"
+        self.note_refusal(complaint)
+        return complaint
+
+    def prove(self, ask: Callable[[str, str], str]) -> str:
+        """Try the password, unless that is done; sudo's complaint, or nothing.
+
+        `ask`: command and standard input → output. What it raises for a host that does not answer is raised.
+        """
+        if not self.source or self.proof.known:
+            return ""
+        ask("true", "")
+        with closing(self.turns()) as turns:
+            for is_mine in turns:
+                if is_mine:
+                    return self.learn(ask(self.trial, self.ahead))
+                time.sleep(TURN_S)
+        return ""
 
     def command(self, command: str, *, proven: bool = False) -> str:
         """A shell's words, as root; any login shell takes the result.
@@ -105,24 +203,36 @@ class Become:
         """Why sudo did not let the user, of what a command said; None where it is not sudo's doing."""
         if not self.source or REFUSED not in complaint:
             return None
-        self.note_refusal()
+        self.note_refusal(complaint)
         return self.in_words(complaint)
 
-    def note_refusal(self) -> None:
-        """Never try it again on this host."""
-        _refused.add((self.stack, self.host))
+    def note_refusal(self, complaint: str) -> None:
+        """Send it to no host any more, if it is the password that this one complained about."""
+        if self.source and not self._unfit(complaint) and not self.proof.refused_by:
+            if self.proof.taken:
+                self.proof.others = "no further machine is asked"
+            self.proof.refused_by = self.host
 
     def in_words(self, complaint: str) -> str:
         """What sudo's complaint (in English) means."""
+        if unfit := self._unfit(complaint):
+            return unfit
+        said = [line for line in re.split(r"\n| / ", complaint) if line.startswith("sudo: ")]
+        why = f" ({one_line(said[-1], 120)})" if said else ""
+        once = f"sudo there does not take the password of {self.user}; it was tried once{why}"
+        return f"{once}; {self.proof.others}" if self.proof.refused_by == self.host else once
+
+    def _unfit(self, complaint: str) -> str:
+        """Why no password would do there; empty where it is the password."""
         if "you must have a tty" in complaint:
             return f"sudo there wants a terminal (requiretty), which is not supported: {no_tty(self.user)}"
         if "not in the sudoers" in complaint or "not allowed to" in complaint:
             return f"{self.user} may not run every command by sudo there"
         if "not found" in complaint:
             return "there is no sudo"
-        said = [line for line in re.split(r"\n| / ", complaint) if line.startswith("sudo: ")]
-        why = f" ({one_line(said[-1], 120)})" if said else ""
-        return f"sudo there does not take the password of {self.user}; it was tried once{why}"
+        if broken := BROKEN.search(complaint):
+            return f"sudo there does not work, and took no password ({broken[0]})"
+        return ""
 
 
 def no_tty(user: str) -> str:

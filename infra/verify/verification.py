@@ -233,11 +233,20 @@ def _ssh(config: Path, *words: str, stdin: str = "") -> subprocess.CompletedProc
 def _connect(host: Expectation, ssh_config: Path) -> str | None:
     """Open the connection that the checks will share; what is wrong when the host does not answer.
 
-    A password for sudo is tried here, once, and by no check before.
+    A password for sudo is tried here, and by no check before.
     """
     becoming = host.becoming
+
+    def ask(command: str, stdin: str) -> str:
+        done = _ssh(ssh_config, host.host, command, stdin=stdin)
+        if done.returncode:
+            raise CausewayError(_last_words(done))
+        return done.stdout
+
     try:
         if host.connection == "ssh":
+            if complaint := becoming.prove(ask):
+                return becoming.in_words(complaint)
             command = becoming.command("true") if becoming.source else "true"
             done = _ssh(ssh_config, host.host, command, stdin=becoming.ahead)
         else:
@@ -251,10 +260,16 @@ def _connect(host: Expectation, ssh_config: Path) -> str | None:
             )
     except subprocess.TimeoutExpired as error:
         return f"no answer within {error.timeout:g} s"
+    except CausewayError as error:
+        return error.message
     if done.returncode == 0:
         return None
     if refusal := becoming.refusal(done.stderr):
         return refusal
+    return _last_words(done)
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     return (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
 
 

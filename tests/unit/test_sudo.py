@@ -5,6 +5,7 @@ one is asked in tests/integration/test_getting_in.py.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import pty
@@ -12,6 +13,8 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +26,16 @@ from infra import ROOT
 from infra.capabilities.monitoring import state
 from infra.checks import load
 from infra.commands import sudo as command
+from infra.doctor import trip as look
+from infra.drift import trip
 from infra.errors import HARMFUL, BadInputError, CausewayError
 from infra.ground import sudo
 from infra.ground.contract import Contract
 from infra.ground.sudo import Become
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from infra.verify import verification
+from infra.verify.expectations import Expectation
 from tests.unit.texts import KEY
 from tests.verify import backend
 
@@ -114,12 +121,12 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(sudo.HANDED, raising=False)
     monkeypatch.setattr(sudo, "_kept", {})
     monkeypatch.setattr(sudo, "_memory", [])
-    monkeypatch.setattr(sudo, "_refused", set())
+    monkeypatch.setattr(sudo, "_proofs", {})
 
 
 def asked(password: str, host: str = "n") -> Become:
     sudo._kept["s"] = {"asked-ada": password}
-    sudo._refused.clear()
+    sudo._proofs.clear()
     return Become("s", host, "ada", "asked-ada")
 
 
@@ -162,11 +169,15 @@ def test_a_wrong_one_is_tried_once_and_nothing_of_the_input_is_taken_for_another
     assert becoming.refusal(f"`{becoming.command('cat')}` ended with 1") is None, "its own words are none"
     said = becoming.refusal(done.stderr.decode())
     assert said == (
-        "sudo there does not take the password of ada; it was tried once (sudo: no password was provided)"
+        "sudo there does not take the password of ada; it was tried once (sudo: no password was provided);"
+        " no other machine was asked"
     )
     with pytest.raises(CausewayError, match="sudo on n has refused the password of ada before"):
         _ = becoming.ahead
-    assert Become("s", "m", "ada", "asked-ada").ahead == "wrong\n", "another host may take it"
+    with pytest.raises(CausewayError, match=r"sudo on n .* no other machine was asked"):
+        _ = Become("s", "m", "ada", "asked-ada").ahead
+    sudo._kept["s"]["asked-eve"] = "hers"
+    assert Become("s", "n", "eve", "asked-eve").ahead == "hers\n", "another password is another's"
 
 
 @pytest.mark.parametrize(
@@ -175,10 +186,15 @@ def test_a_wrong_one_is_tried_once_and_nothing_of_the_input_is_taken_for_another
         ("sudo: sorry, you must have a tty to run sudo", "requiretty), which is not supported: Defaults:ada"),
         ("ada is not in the sudoers file.", "ada may not run every command by sudo"),
         ("sh: 1: sudo: not found", "there is no sudo"),
+        ("sudo: /etc/sudo.conf must be owned by uid 0", "sudo there does not work, and took no password"),
+        ("/etc/sudoers:3:1: syntax error\nsudo: no valid sudoers sources found", "(syntax error)"),
     ],
 )
 def test_what_sudo_says_is_told_in_words(complaint: str, meant: str) -> None:
-    assert meant in asked("x").in_words(complaint)
+    becoming = asked("x")
+    becoming.note_refusal(complaint)
+    assert meant in becoming.in_words(complaint)
+    assert becoming.ahead == "x\n", "it says nothing of the password"
 
 
 def test_without_a_password_commands_are_as_they_always_were() -> None:
@@ -412,3 +428,160 @@ def test_nobody_is_asked_for_the_sake_of_other_hosts(tmp_path: Path) -> None:
     sudo.ready(contract, ())
     with pytest.raises(CausewayError, match="no terminal"):
         sudo.ready(contract, contract.hosts)
+
+
+NO_TTY = "#!/bin/sh\necho 'sudo: sorry, you must have a tty to run sudo' >&2; exit 1\n"
+RIGHT, WRONG = "right", "wrong"
+KINDS = ("off", "asks for nothing", "wants a terminal", "asks")
+
+
+class Fleet:
+    """Five hosts of one account, each of a kind, that hold still where others may come between."""
+
+    def __init__(self, folder: Path, kinds: tuple[str, ...], given: str) -> None:
+        file = folder / "Pulumi.lab.yaml"
+        hosts = ", ".join(f"{{address: 192.0.2.{10 + number}, host_key: KEY}}" for number in range(5))
+        text = DECLARED.replace("count: 1", "count: 5").replace("{address: 192.0.2.10, host_key: KEY}", hosts)
+        file.write_text(text.replace("KEY", KEY))
+        spec = load(file).spec
+        self.contract = build_contract(spec, make_plan(spec), "lab")
+        self.kinds = dict(zip(self.contract.hosts, kinds, strict=True))
+        self.hosts = dict[str, Host]()
+        for name, kind in self.kinds.items():
+            (folder / name).mkdir(exist_ok=True)
+            self.hosts[name] = Host(folder / name)
+            self.hosts[name].asks_for(RIGHT if kind == "asks" else "")
+            if kind == "wants a terminal":
+                (folder / name / "sudo").write_text(NO_TTY)
+        sudo._proofs.clear()
+        sudo._keep("lab", "asked-ada", given)
+
+    @property
+    def asking(self) -> set[str]:
+        return {name for name, kind in self.kinds.items() if kind == "asks"}
+
+    def tried(self) -> dict[str, list[bytes]]:
+        return {name: self.hosts[name].noted("tried") for name in self.asking}
+
+    async def open(self, host: str) -> "Way":
+        await asyncio.sleep(0)
+        if self.kinds[host] == "off":
+            raise trip.TripError("it is off", reached=False)
+        return Way(host)
+
+    async def execute(self, way: "Way", command: str, data: bytes, *_: Any) -> tuple[bytes, bytes, int]:
+        await asyncio.sleep(0)
+        done = await asyncio.to_thread(self.hosts[way.host].run, command, data)
+        return done.stdout, done.stderr, done.returncode
+
+    def ssh(self, _config: Path, host: str, command: str, stdin: str) -> "subprocess.CompletedProcess[str]":
+        if self.kinds[host] == "off":
+            return subprocess.CompletedProcess((), 255, "", "it is off")
+        done = self.hosts[host].run(command, stdin.encode())
+        return subprocess.CompletedProcess((), done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Way:
+    """A connection."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    async def __aenter__(self) -> "Way":
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        pass
+
+
+def try_all(fleet: Fleet) -> Mapping[str, object]:
+    return look.try_sudo(fleet.contract, "", tuple(fleet.contract.hosts))
+
+
+def look_at_all(fleet: Fleet) -> Mapping[str, object]:
+    found = look.look_at(fleet.contract, "", {host: {} for host in fleet.contract.hosts})
+    return {name: seen if isinstance(seen, trip.TripError) else seen.sudo for name, seen in found.items()}
+
+
+def ask_all(fleet: Fleet) -> Mapping[str, object]:
+    trips, found = trip.Trips(fleet.contract, ""), dict[str, object]()
+
+    async def ask(host: str) -> None:
+        async with await trips.open(host) as connection:
+            await trips.ask(connection, host, {"entries": []})
+
+    async def one(host: str) -> None:
+        found[host] = await trip.failure_of(ask(host), 60)
+
+    async def every() -> None:
+        await asyncio.gather(*map(one, fleet.contract.hosts))
+
+    asyncio.run(every())
+    return found
+
+
+def connect_to_all(fleet: Fleet) -> Mapping[str, object]:
+    names = list(fleet.contract.hosts)
+    options = {"User": "ada"}
+    wanted = [
+        Expectation(name, (), {}, "ssh", name, options, become=True, stack="lab", sudo_source="asked-ada")
+        for name in names
+    ]
+    with ThreadPoolExecutor(len(names)) as pool:
+        return dict(
+            zip(names, pool.map(lambda host: verification._connect(host, Path("x")), wanted), strict=True)
+        )
+
+
+ROUTES = (try_all, look_at_all, ask_all, connect_to_all)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@settings(max_examples=4, deadline=None)
+@example(("asks",) * 5, WRONG)
+@example(("asks",) * 5, RIGHT)
+@example((*KINDS, "asks"), WRONG)
+@given(st.tuples(*[st.sampled_from(KINDS)] * 5), st.sampled_from([RIGHT, WRONG]))
+def test_a_mistyped_password_reaches_one_machine_once_whoever_asks(
+    tmp_path_factory: pytest.TempPathFactory,
+    route: Callable[[Fleet], Mapping[str, object]],
+    kinds: tuple[str, ...],
+    given: str,
+) -> None:
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"), kinds, given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trip.Trips, "open", lambda _trips, host: fleet.open(host))
+        patch.setattr(trip, "execute", fleet.execute)
+        patch.setattr(look, "execute", fleet.execute)
+        patch.setattr(look, "PYTHON", "/nowhere/python3")
+        patch.setattr(trip, "PYTHON", "echo")
+        patch.setattr(
+            verification, "_ssh", lambda config, host, command, stdin: fleet.ssh(config, host, command, stdin)
+        )
+        found = route(fleet)
+        again = route(fleet)
+    tried = fleet.tried()
+    if given == RIGHT:
+        assert all(tried.values()), "once one has taken it, all are asked"
+        assert {word for words in tried.values() for word in words} <= {b"right"}
+        return
+    assert [word for words in tried.values() for word in words] == [b"wrong"] * bool(fleet.asking)
+    if fleet.asking:
+        (first,) = (name for name, words in tried.items() if words)
+        assert "no password was provided" in str(found[first])
+        for name in fleet.asking - {first}:
+            assert f"sudo on {first} has refused" in str(found.get(name, f"sudo on {first} has refused"))
+        assert route is try_all or f"sudo on {first} has refused" in str(again[first])
+        proof = Become("lab", first, "ada", "asked-ada").proof
+        assert (proof.refused_by, proof.others) == (first, "no other machine was asked")
+
+
+def test_a_refusal_after_another_machine_took_it_ends_the_asking_too(host: Host) -> None:
+    host.asks_for("right")
+    becoming = asked("right")
+    assert becoming.prove(lambda command, data: host.run(command, data.encode()).stdout.decode()) == ""
+    assert becoming.proof.taken
+    other = Become("s", "m", "ada", "asked-ada")
+    other.note_refusal("sudo: 1 incorrect password attempt")
+    with pytest.raises(CausewayError, match=r"sudo on m has refused .*; no further machine is asked"):
+        _ = becoming.ahead

@@ -171,9 +171,15 @@ def _ask(contract: Contract, server: str, history: bool) -> dict[str, Any]:
     address = str(contract.hosts[server].address)
     words = (QUERIES, HISTORY if history else {}, HISTORY_S, HISTORY_STEP_S)
     remote = becoming.command(shlex.join(["python3", "-", address, *map(json.dumps, words)]))
-    argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, remote]
+
+    def ask(command: str, stdin: str) -> str:
+        argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, command]
+        return run(argv, stdin=stdin, timeout_s=PATIENCE_S)
+
+    if complaint := becoming.prove(ask):
+        raise CausewayError(becoming.in_words(complaint))
     try:
-        answer = json.loads(run(argv, stdin=becoming.ahead + ASK, timeout_s=PATIENCE_S))
+        answer = json.loads(ask(remote, becoming.ahead + ASK))
     except CausewayError as error:
         raise CausewayError(becoming.refusal(error.message) or error.message, error.hint) from None
     if not isinstance(answer, dict):
