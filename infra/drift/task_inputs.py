@@ -25,6 +25,8 @@ IN_FOLDER = re.compile(r"[\w.-][\w./-]{0,200}")
 READS_FILES = frozenset(("lookup", "query", "q", "role_path"))
 NAMED_LOOKUP = re.compile(r"""\b(?:lookup|query|q)\(\s*['"][\w.]+['"]\s*,\s*['"][\w./-]+['"]\s*[,)]""")
 """A lookup of what stands there by name."""
+ROLES_FILE = re.compile(r"{{ role_path }}/((?!\S*\.\.)[\w.-][\w./-]*)")
+"""A file of the role, by its whole path."""
 READS_TEMPLATES = re.compile(r"{%[-+]?\s*(?:include|import|from|extends)\s+(?!['\"])")
 """A template that computes which others it reads."""
 FACTS = "ansible.builtin.set_fact"
@@ -136,8 +138,15 @@ class _Reader:
         texts = list(texts_in(value))
         names = {*texts, *(one or other for text in texts for one, other in QUOTED.findall(text))}
         names = {name for name in names if IN_FOLDER.fullmatch(name)}
-        if READS_FILES & words_in([NAMED_LOOKUP.sub("", text) for text in texts]) or _is_computed(value):
+        plain = [ROLES_FILE.sub("", NAMED_LOOKUP.sub("", text)) for text in texts]
+        if READS_FILES & words_in(plain) or _is_computed(value):
             names.add(".")
+        yield from (
+            file
+            for text in texts
+            for name in ROLES_FILE.findall(text)
+            if (file := self.folder / name).exists()
+        )
         for name in sorted(names):
             for folder in (self.folder / "files", self.folder / "templates"):
                 if (folder / name).exists():
@@ -147,7 +156,7 @@ class _Reader:
 def _is_computed(value: Any) -> bool:
     """Whether a template says which file of the role a task reads."""
     if isinstance(value, Mapping):
-        src = str(value.get("src", ""))
+        src = ROLES_FILE.sub("/", str(value.get("src", "")))
         return ("{{" in src and not src.startswith("/")) or any(map(_is_computed, value.values()))
     return isinstance(value, list | tuple) and any(map(_is_computed, value))
 

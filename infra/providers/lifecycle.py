@@ -35,6 +35,8 @@ DRIFT = "drift"
 ENSURED = "ensured"
 """Output of every resource: when `ensure` was last called. What was verified of it is verified anew then."""
 COMMON = (DRIFT, ENSURED)
+_IMPORTING = threading.Lock()
+"""Pulumi asks for several resources at once, each in a thread."""
 
 MOVED: Mapping[str, str] = {
     "infra.handoff.resources:SshKeyLifecycle": "infra.components.access_key:SshKeyLifecycle",
@@ -144,7 +146,9 @@ class ByName(dynamic.ResourceProvider):
 
     def _open(self, props: dict[str, Any]) -> tuple[Lifecycle, dict[str, Any]]:
         module, _, name = MOVED.get(self.target, self.target).partition(":")
-        lifecycle: Lifecycle = getattr(import_module(module), name)()
+        # Of two threads that import modules of one package, one may get a half-made module.
+        with _IMPORTING:
+            lifecycle: Lifecycle = getattr(import_module(module), name)()
         return lifecycle, _in_order(_without_provider(props))
 
 

@@ -369,3 +369,34 @@ def test_nothing_is_watched_where_no_engine_runs_above() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "None []\n", done.stderr
+
+
+AT_ONCE = """
+import sys, threading
+from infra.providers.lifecycle import ByName
+sys.setswitchinterval(1e-5)
+start, found = threading.Barrier(len(sys.argv) - 1), []
+def open_one(target):
+    start.wait()
+    found.append(ByName(target)._open({})[0])
+threads = [threading.Thread(target=open_one, args=[target]) for target in sys.argv[1:]]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+sys.exit(len(found) != len(threads))
+"""
+
+
+@pytest.mark.parametrize("first", ["wave:ConfigurationLifecycle", "access_key:SshKeyLifecycle"])
+def test_a_provider_that_is_asked_for_several_resources_at_once_finds_all(first: str) -> None:
+    """Their modules import each other, and a thread may get a half-made one."""
+    targets = [f"infra.components.{one}" for one in (first, "departures:DepartureLifecycle")]
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, *targets],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

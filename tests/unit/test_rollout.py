@@ -165,6 +165,11 @@ COPY = "- {name: t, ansible.builtin.copy: {content: '{{ "
         ),
         ("- {name: t, ansible.builtin.script: a.sh}", {"a.sh"}),
         ("- {name: t, ansible.builtin.file: {src: '/usr/{{ x }}', dest: /x, state: link}}", set()),
+        ("- {name: t, ansible.builtin.copy: {src: '{{ role_path }}/files/a.sh', dest: /x}}", {"a.sh"}),
+        (
+            "- {name: t, ansible.builtin.copy: {src: '{{ role_path }}/files/../{{ x }}', dest: /x}}",
+            {"a.j2", "b.j2", "c.j2", "d.j2", "a.sh"},
+        ),
     ],
 )
 def test_the_files_that_a_task_may_read_are_told(
