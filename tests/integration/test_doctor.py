@@ -173,7 +173,7 @@ def test_without_python_or_sudo_a_shell_says_so(checkout: Checkout, machines: Ma
     region = machines.region("far", checkout.cidr(1), machines.pool("control", FAR), ssh_user="guest")
     checkout.declare({"name": "mine", "regions": [region]})
     hosts, _ = doctor(checkout)
-    assert words(hosts[HOSTS[FAR]], "impossible") == ["sudo: guest does not become root without a password"]
+    assert words(hosts[HOSTS[FAR]], "impossible") == ["sudo: sudo asks guest for a password"]
     machines.on(FAR, "mv", "/usr/bin/python3", "/usr/bin/python3.away")
     hosts, _ = doctor(checkout)
     assert words(hosts[HOSTS[FAR]], "impossible")[1:] == ["Python: there is no /usr/bin/python3"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,14 +12,18 @@ import pytest
 
 from infra.capabilities.base.section import BaseSection
 from infra.converge import runner
+from infra.files import write_file
 from infra.ground.contract import Contract
+from infra.ground.secrets import GIVEN
 from infra.inventory.groups import inventory_data
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from infra.stack import secret_file, stack_dir
 from infra.verify.expectations import parse
 from tests.unit.texts import KEY, MACHINES, TEMPLATES, accepted, texts, variants, with_text
 
 ROOT = Path(__file__).resolve().parents[2]
+STACK = "templates-test"
 STRATEGIES = ("causeway_linear", "linear")
 READ_ALL = """
 - hosts: all
@@ -122,7 +127,7 @@ def declared_with(odd: str) -> Any:
 def contract_of(tree: Any) -> Contract:
     spec = accepted(tree)
     assert spec is not None
-    return build_contract(spec, make_plan(spec), "templates-test")
+    return build_contract(spec, make_plan(spec), STACK)
 
 
 def inventory_of(contract: Contract, folder: Path) -> Path:
@@ -143,11 +148,21 @@ def variables(inventory: Mapping[str, Any], host: str) -> dict[str, Any]:
     return found
 
 
+@pytest.fixture
+def _password() -> Iterator[None]:
+    """The secret that the declaration says sudo's password is in."""
+    file = secret_file(STACK, f"{GIVEN}sudo-ada")
+    write_file(file, "a password")
+    yield
+    shutil.rmtree(ROOT / stack_dir(STACK))
+
+
 def made(folder: Path) -> Iterator[Path]:
     """What a template would have made that was taken for one."""
     return folder.rglob("made")
 
 
+@pytest.mark.usefixtures("_password")
 @pytest.mark.parametrize("odd", TEMPLATES)
 def test_what_is_declared_comes_out_as_it_is(odd: str, tmp_path: Path) -> None:
     contract = contract_of(declared_with(odd))

@@ -217,22 +217,18 @@ def _nodes(inputs: Properties) -> list[nodes.Node]:
 
 
 def _from_images(inputs: Properties) -> list[nodes.Node]:
-    """The pool's nodes, each with its image: one that stands keeps what it was made from, for as long as the
-    node image is the same; others start from the baked image of what is declared now, where it was built.
+    """The pool's nodes, each with its image: a container that stands keeps what it was made from, whatever
+    the node image is now; others start from the baked image of what is declared now, where it was built.
     """
     desired, wanted = _nodes(inputs), inputs.get("baked", "")
-    if not wanted:
-        return desired
-    stored = baked.stored()
-    found = next((one for one in stored if one.name == wanted), None)
-    _tell(inputs, stored, found)
+    new = inputs["image"]
+    if wanted:
+        stored = baked.stored()
+        found = next((one for one in stored if one.name == wanted), None)
+        _tell(inputs, stored, found)
+        new = found.tag if found else new
     made_from = containers.images(inputs["stack"], inputs["region"], inputs["pool"])
-    new = found.tag if found else inputs["image"]
-    kept = {inputs["image"], *(one.tag for one in stored if one.node_image == inputs["image"])}
-    return [
-        replace(node, image=made_from[node.name] if made_from.get(node.name) in kept else new)
-        for node in desired
-    ]
+    return [replace(node, image=made_from.get(node.name, new)) for node in desired]
 
 
 def _tell(inputs: Properties, stored: list[baked.Baked], found: baked.Baked | None) -> None:
