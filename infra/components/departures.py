@@ -202,12 +202,11 @@ class DepartureLifecycle(Lifecycle):
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Have nodes drained that go, and hold data again that stay after all."""
         stack, declared = inputs["stack"], set(inputs["hosts"])
-        standing = nodes.standing(stack) if contract_file(stack).exists() else set()
         contract = standing_contract(stack)
         if contract is None:
-            _require_known(stack, standing - declared)
+            _require_known(stack, declared)
             return {}
-        going = [name for name in contract.hosts if name in standing - declared]
+        going = _standing(stack, contract.hosts.keys() - declared)
         back = sorted(_drained(stack) & declared)
         held = _held(contract, going, inputs["leave"])
         if lost := {role: hosts for role, part in held.items() if (hosts := part.nobody_takes())}:
@@ -317,10 +316,18 @@ def is_let_go(leave: Mapping[str, Mapping[str, Any]], role: str, host: str) -> b
     return bool({host, "all"} & set(leave[role]["hosts"]))
 
 
-def _require_known(stack: str, others: Collection[str]) -> None:
+def _standing(stack: str, names: Collection[str]) -> list[str]:
+    """Those of the names that nodes have which were made here; nobody is asked of none."""
+    return sorted(nodes.standing(stack).intersection(names)) if names else []
+
+
+def _require_known(stack: str, declared: Collection[str]) -> None:
     """Nodes of another version's contract that are declared no more: nobody knows what they hold."""
-    hosts = json.loads(contract_file(stack).read_bytes())["hosts"] if others else ()
-    if unknown := sorted(set(others).intersection(hosts)):
+    try:
+        hosts = json.loads(contract_file(stack).read_bytes())["hosts"]
+    except (OSError, ValueError, LookupError, TypeError):  # there is none, or `up` is to write it anew
+        return
+    if unknown := _standing(stack, set(hosts).difference(declared)):
         raise CausewayError(
             f"{', '.join(unknown)}: declared no more, and another version of Causeway made them: what they "
             "hold is not known",

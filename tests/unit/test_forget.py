@@ -438,6 +438,9 @@ def test_nodes_of_an_unknown_contract_do_not_go(
     depart(wide, [])
     with pytest.raises(CausewayError, match="tokyo-gpu-1: declared no more, and another version"):
         depart(wide, ["tokyo-gpu-1"])
+    for nonsense in ("", "{", "[]", '{"hosts": 1}', "{}"):
+        departures.contract_file(wide.stack).write_text(nonsense)
+        depart(wide, ["tokyo-gpu-1"])
     assert runs.told == []
 
 

@@ -221,7 +221,7 @@ def _from_images(inputs: Properties) -> list[nodes.Node]:
     the node image is now; others start from the baked image of what is declared now, where it was built.
     """
     desired, wanted = _nodes(inputs), inputs.get("baked", "")
-    new = inputs["image"]
+    new: str = inputs["image"]
     if wanted:
         stored = baked.stored()
         found = next((one for one in stored if one.name == wanted), None)
