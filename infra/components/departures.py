@@ -324,10 +324,10 @@ def _standing(stack: str, names: Collection[str]) -> list[str]:
 def _require_known(stack: str, declared: Collection[str]) -> None:
     """Nodes of another version's contract that are declared no more: nobody knows what they hold."""
     try:
-        hosts = json.loads(contract_file(stack).read_bytes())["hosts"]
+        hosts = set(json.loads(contract_file(stack).read_bytes())["hosts"])
     except (OSError, ValueError, LookupError, TypeError):  # there is none, or `up` is to write it anew
         return
-    if unknown := _standing(stack, set(hosts).difference(declared)):
+    if unknown := _standing(stack, hosts.difference(declared)):
         raise CausewayError(
             f"{', '.join(unknown)}: declared no more, and another version of Causeway made them: what they "
             "hold is not known",
