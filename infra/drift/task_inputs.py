@@ -21,7 +21,7 @@ from infra.inventory.steps import Step, steps, texts_in, values, words_in
 OF_TASKS = frozenset(("tasks", "templates", "files", "defaults", "vars", "handlers"))
 """Folders of a role of which each task depends on what it names; what else changes there, all tasks do."""
 QUOTED = re.compile(r"'([^'\n]+)'|\"([^\"\n]+)\"")
-IN_FOLDER = re.compile(r"[\w.-][\w./-]{0,200}")
+IN_FOLDER = re.compile(r"[\w.@-][\w./@-]{0,200}")
 READS_FILES = frozenset(("lookup", "query", "q", "role_path"))
 NAMED_LOOKUP = re.compile(r"""\b(?:lookup|query|q)\(\s*['"][\w.]+['"]\s*,\s*['"][\w./-]+['"]\s*[,)]""")
 """A lookup of what stands there by name."""

@@ -432,14 +432,14 @@ def test_one_monitor_that_answers_is_enough_and_another_clusters_is_not(wide: Co
 
 
 def test_nodes_of_an_unknown_contract_do_not_go(
-    wide: Contract, runs: Runs, monkeypatch: pytest.MonkeyPatch
+    wide: Contract, runs: Runs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(departures, "standing_contract", lambda _stack: None)
     depart(wide, [])
     with pytest.raises(CausewayError, match="tokyo-gpu-1: declared no more, and another version"):
         depart(wide, ["tokyo-gpu-1"])
     for nonsense in ("", "{", "[]", '{"hosts": 1}', "{}"):
-        departures.contract_file(wide.stack).write_text(nonsense)
+        (tmp_path / "contract.json").write_text(nonsense)
         depart(wide, ["tokyo-gpu-1"])
     assert runs.told == []
 
