@@ -247,7 +247,7 @@ class DepartureLifecycle(Lifecycle):
             "forget_refill": list(back),
             "forget_until": time.time() + DRAIN_S,
         }
-        result = _have_others(contract, groups, DRAIN, _say, variables)
+        result = _have_others(contract, groups, DRAIN, say, variables)
         if result and silent_in(result, groups):
             raise CausewayError(
                 result.report(),
@@ -274,7 +274,7 @@ def _say_goodbye(contract: Contract, going: Sequence[str]) -> None:
         if one and one.roles
     }
     if leave:
-        take_leave(contract.stack, leave, "good-bye", _say, node_goes=True)
+        take_leave(contract.stack, leave, "good-bye", say, node_goes=True)
 
 
 def _holders() -> list[str]:
@@ -335,7 +335,8 @@ def _require_known(stack: str, declared: Collection[str]) -> None:
         )
 
 
-def _say(progress: Progress) -> None:
+def say(progress: Progress) -> None:
+    """Print how far a run is."""
     print(progress, flush=True)
 
 

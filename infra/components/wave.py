@@ -8,9 +8,9 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
-from infra.components.departures import converged_dir, forget_gone, gone_nodes, no_consent, take_leave
+from infra.components.departures import converged_dir, forget_gone, gone_nodes, no_consent, say, take_leave
 from infra.components.inventory_files import standing_contract
-from infra.converge.runner import Progress, run_playbook
+from infra.converge.runner import run_playbook
 from infra.drift.findings import HostReport
 from infra.drift.leave import leaving_roles
 from infra.drift.manifest import forget_host, load_manifest, not_sealed, remember_identity
@@ -65,7 +65,7 @@ class ConfigurationLifecycle(Lifecycle):
         if due:
             silent += self._converge(inputs, due)
         if contract := standing_contract(inputs["stack"]):
-            forget_gone(contract, _say, inputs["leave"])
+            forget_gone(contract, say, inputs["leave"])
         if waiting:
             raise no_consent(_by_role(waiting, waiting), inputs["leave"])
         # As drift, so that the next `up` tries them again even when nothing else has changed.
@@ -125,7 +125,7 @@ class ConfigurationLifecycle(Lifecycle):
             _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
         counts = (f"{role} from {len(hosts)}" for role, hosts in _by_role(leaving, leaving).items())
         print(f"leaving: {', '.join(counts)}", flush=True)
-        result = take_leave(stack, leaving, f"leave-{inputs['wave']}", _say)
+        result = take_leave(stack, leaving, f"leave-{inputs['wave']}", say)
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
         return [name for name in leaving if result.hosts[name].state == "unreachable"]
@@ -145,7 +145,7 @@ class ConfigurationLifecycle(Lifecycle):
             limit=names,
             extra_vars={"causeway_due": _by_role(due, names)},
             run_dir=ROOT / stack_dir(stack) / "runs" / inputs["wave"],
-            on_progress=_say,
+            on_progress=say,
         )
         for name in names:
             if result.hosts[name].state == "ok":
@@ -304,10 +304,6 @@ def _keep(properties: Properties, name: str, taken: Mapping[str, str]) -> None:
 
 def _record(properties: Properties, name: str) -> Path:
     return converged_dir(properties["stack"]) / name
-
-
-def _say(progress: Progress) -> None:
-    print(progress, flush=True)
 
 
 def hosts_of(contract: Contract, regions: Sequence[str]) -> list[str]:

@@ -208,7 +208,7 @@ def test_waves_follow_each_other_as_declared_and_the_proof_comes_last(program: P
 
 
 NOT_PROVEN = {"access", "departure", "machine", "inventory", "verification"}
-"""No check is about the controller's own files, and nodes are made from a new image by themselves."""
+"""No check is about the controller's own files, and a new image is for nodes that do not stand yet."""
 
 
 def test_whatever_is_made_changed_or_repaired_is_proven_in_the_same_update(

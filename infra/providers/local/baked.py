@@ -45,11 +45,6 @@ class Baked:
         return str(self.manifest["pool"])
 
     @property
-    def node_image(self) -> str:
-        """The tag of the node image under it."""
-        return str(self.manifest["node_image"])
-
-    @property
     def root(self) -> str:
         """SHA-256 over its root file system, as a tar file."""
         return str(self.manifest["root"]["sha256"])
