@@ -21,8 +21,8 @@ LARGE_AT_ONCE = 2
 LIMIT_S = 3600  # a step that takes longer hangs: the longest takes half of it, on a busy machine
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
-SHOWN_FAILURES, SHOWN_CHARACTERS = 10, 300
-FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL")
+SHOWN_FAILURES, SHOWN_CHARACTERS = 20, 300
+FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
 
 
 @dataclass(frozen=True)
@@ -213,9 +213,10 @@ class Run:
 
 
 def failures(log: Path) -> list[str]:
-    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict."""
+    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, a verification's."""
     lines = log.read_text(errors="replace").splitlines()
-    return [line[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)][-SHOWN_FAILURES:]
+    found = [line.removeprefix("E ").strip()[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)]
+    return list(dict.fromkeys(found))[:SHOWN_FAILURES]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

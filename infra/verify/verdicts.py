@@ -64,7 +64,10 @@ class VerificationResult:
         return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
 
     def report(self) -> str:
-        """One line of counts, then one for all that is not effective; hosts with the same are together."""
+        """One line of counts, then one for all that is not effective; hosts with the same are together.
+
+        What failed comes last, where a terminal stands when it is done.
+        """
         counts = self.counts()
         lines = [", ".join(f"{count} {verdict}" for verdict, count in counts.items())]
         together: dict[tuple[Verdict, str, str, str], list[str]] = {}
@@ -72,7 +75,7 @@ class VerificationResult:
             if check.verdict is not Verdict.EFFECTIVE:
                 key = (check.verdict, check.role, check.name, check.message)
                 together.setdefault(key, []).append(check.host)
-        for verdict in reversed(Verdict):
+        for verdict in Verdict:
             for (found, role, name, message), hosts in together.items():
                 if found is verdict:
                     what = shown(": ".join(part for part in (role, name, message) if part))

@@ -45,10 +45,13 @@ def test_only_effective_checks_are_proof(verdicts: list[Verdict], failed: bool) 
 
 def test_hosts_with_the_same_finding_share_a_line() -> None:
     found = [check(Verdict.FAILED, f"n{number}", "no answer") for number in range(1, 6)]
-    report = VerificationResult((*found, check(Verdict.EFFECTIVE))).report().splitlines()
-    assert report[0] == "1 effective, 0 rendered, 0 unsupported, 0 left out, 5 failed, 0 unreachable"
-    assert report[1] == "failed      n1, n2, n3 and 2 more: base: chrony answers: no answer"
-    assert len(report) == 2
+    other = check(Verdict.UNSUPPORTED, "n1", "not here")
+    report = VerificationResult((*found, check(Verdict.EFFECTIVE), other)).report().splitlines()
+    assert report == [
+        "1 effective, 0 rendered, 1 unsupported, 0 left out, 5 failed, 0 unreachable",
+        "unsupported n1: base: chrony answers: not here",
+        "failed      n1, n2, n3 and 2 more: base: chrony answers: no answer",
+    ], "what failed comes last"
 
 
 def test_host_keys_are_checked_whatever_the_inventory_says() -> None:

@@ -58,6 +58,22 @@ def test_last_line_counts_steps_and_the_end_of_a_failed_log_stands_above(
     assert "   because" in output.splitlines()
 
 
+def test_the_last_lines_say_which_check_on_which_node_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    log = (
+        "E   AssertionError: ended with 1, not 0:\n"
+        "E         1 effective, 0 rendered, 1 failed\n"
+        "E         failed      n1, n2: wan_gateway: every link is measured: nothing comes back\n" * 3
+        + "ERROR tests/integration/test_wan.py::test_one - AssertionError: ended with 1, not 0:\n"
+    )
+    run_all(shell("bad", f"printf '%s' '{log}'; exit 1"))
+    last = capsys.readouterr().out.rpartition("\nFAILED bad\n")[2].splitlines()
+    assert last == [
+        "   failed      n1, n2: wan_gateway: every link is measured: nothing comes back",
+        "   ERROR tests/integration/test_wan.py::test_one - AssertionError: ended with 1, not 0:",
+        "0 passed, 1 failed",
+    ]
+
+
 def test_what_failed_stands_below_all_logs(capsys: pytest.CaptureFixture[str]) -> None:
     named = "FAILED tests/integration/test_x.py::test_y - AssertionError"
     noise = "for i in $(seq 200); do echo noise; done; exit 1"
