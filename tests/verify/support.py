@@ -2,13 +2,17 @@
 
 import json
 import shlex
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import pytest
 from testinfra.host import Host
 
 from infra.verify.expectations import Expectation
+
+Seen = TypeVar("Seen")
 
 
 class Expect:
@@ -58,6 +62,18 @@ def ask(host: Host, script: str, *arguments: str) -> Any:
     done = host.run(words)
     assert done.rc == 0, f"on the node: {done.stderr.strip().splitlines()[-1:]}"
     return json.loads(done.stdout)
+
+
+def settled(look: Callable[[], Seen], holds: Callable[[Seen], object], within_s: float) -> Seen:
+    """What LOOK shows as soon as HOLDS is true of it; the last it showed when WITHIN_S seconds are over.
+
+    Nodes are looked at when the last of them was configured a moment ago, and what they agree on with each
+    other (routes, elections) takes its time, on a busy machine several times as long.
+    """
+    deadline = time.monotonic() + within_s
+    while not holds(seen := look()) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return seen
 
 
 def run_anew(unit: str) -> str:

@@ -2,13 +2,12 @@
 
 import ipaddress
 import json
-import time
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask
+from tests.verify.support import Expect, VerdictRecorder, ask, settled
 
 BACK_WITHIN_S = 5.0
 KEEPER = "causeway-wan-routes"
@@ -103,9 +102,7 @@ def test_a_lost_route_comes_back(host: Host, expect: Expect, verdict: VerdictRec
         assert (lost.rc, lost.stdout) == (0, ""), "the route was not lost"
     finally:
         host.run(f"systemctl kill -s CONT {KEEPER}")
-    deadline = time.monotonic() + BACK_WITHIN_S
-    while (after := host.run(show).stdout) != before and time.monotonic() < deadline:
-        time.sleep(0.1)
+    after = settled(lambda: host.run(show).stdout, lambda after: after == before, BACK_WITHIN_S)
     assert after == before, f"not back within {BACK_WITHIN_S:g} s"
     assert ask(host, CONNECT, address) == {address: route["congestion_control"]}
 

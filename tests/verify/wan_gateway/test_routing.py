@@ -1,12 +1,13 @@
 """A gateway knows its neighbours, and the way to every region by the link that was planned."""
 
 import json
-import time
+from collections.abc import Iterable
+from functools import partial
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder
+from tests.verify.support import Expect, VerdictRecorder, settled
 from tests.verify.wan_gateway.links import inner, link_device, own_links, some_address, vtysh
 
 SETTLED_WITHIN_S = 30.0
@@ -19,9 +20,7 @@ def test_neighbours_at_the_other_ends(host: Host, expect: Expect, verdict: Verdi
     wanted = own | (set(expect.wan_gateway_members) - {expect.wan_gateway_address})
     if not wanted:
         verdict.not_declared("no gateway at the other ends")
-    deadline = time.monotonic() + SETTLED_WITHIN_S
-    while (missing := wanted - speaking(host)) and time.monotonic() < deadline:
-        time.sleep(1)
+    missing = settled(lambda: wanted - speaking(host), lambda missing: not missing, SETTLED_WITHIN_S)
     assert not missing, f"no BGP session with a living BFD to {', '.join(sorted(missing))}"
 
 
@@ -36,30 +35,44 @@ def test_the_region_is_announced(host: Host, expect: Expect, verdict: VerdictRec
     cidr = expect.wan_gateway_region_cidr
     if not cidr:
         verdict.not_declared("no region to announce")
+    announced = settled(lambda: is_announced(host, cidr), bool, SETTLED_WITHIN_S)
+    assert announced, f"no route just to {cidr}"
+
+
+def is_announced(host: Host, cidr: str) -> bool:
     paths = vtysh(host, f"bgp ipv4 unicast {cidr}").get("paths", [])
-    assert any(path.get("sourced") and path.get("valid") for path in paths), f"no route just to {cidr}"
+    return any(path.get("sourced") and path.get("valid") for path in paths)
 
 
 def test_traffic_takes_the_planned_link(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    own = expect.wan_gateway_address
     planned = {
-        some_address(cidr): link_device(host, link)
+        some_address(cidr): (link_device(host, link), own)
         for link in own_links(expect)
         for cidr in link.get("primary_for", [])
     }
     if not planned:
         verdict.not_declared("no other region's traffic is planned over a link of this gateway")
-    routes = {address: json.loads(host.run(f"ip -json route get {address}").stdout)[0] for address in planned}
-    assert {address: route["dev"] for address, route in routes.items()} == planned
-    sources = {address: route["prefsrc"] for address, route in routes.items()}
-    assert set(sources.values()) == {expect.wan_gateway_address}, "nobody has a way back to a link's address"
+    found = settled(lambda: ways(host, planned), lambda found: found == planned, SETTLED_WITHIN_S)
+    assert found == planned, "the way, and the source: nobody has a way back to a link's address"
+
+
+def ways(host: Host, addresses: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
+    """Address → the interface and the source by which the kernel would send to it."""
+    found = {to: json.loads(host.run(f"ip -json route get {to}").stdout or "[{}]")[0] for to in addresses}
+    return {address: (route.get("dev"), route.get("prefsrc")) for address, route in found.items()}
 
 
 def test_a_region_out_of_reach_is_said_to_be(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     if not expect.wan_gateway_far_cidrs:
         verdict.not_declared("no other region")
     for cidr in expect.wan_gateway_far_cidrs:
-        kinds = {hop for route in vtysh(host, f"ip route {cidr}")[cidr] for hop in describe(route)}
+        kinds = settled(partial(kinds_of, host, cidr), lambda kinds: "reject" in kinds, SETTLED_WITHIN_S)
         assert "reject" in kinds, f"without a link, traffic for {cidr} would run in a circle"
+
+
+def kinds_of(host: Host, cidr: str) -> set[str]:
+    return {hop for route in vtysh(host, f"ip route {cidr}").get(cidr, []) for hop in describe(route)}
 
 
 def describe(route: dict[str, object]) -> set[str]:
@@ -71,7 +84,9 @@ def describe(route: dict[str, object]) -> set[str]:
 def test_the_shared_address_answers(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     if not expect.wan_gateway_vip or len(expect.wan_gateway_members) < 2:
         verdict.not_declared("one gateway shares its address with nobody")
-    assert host.run(f"ping -c 3 -i 0.2 -W 2 {expect.wan_gateway_vip}").rc == 0
+    ping = f"ping -c 3 -i 0.2 -W 2 {expect.wan_gateway_vip}"
+    answered = settled(lambda: host.run(ping).rc == 0, bool, SETTLED_WITHIN_S)
+    assert answered, f"nobody answers for {expect.wan_gateway_vip}"
     assert host.run("systemctl is-active keepalived").stdout.strip() == "active"
 
 
