@@ -7,7 +7,7 @@ from functools import partial
 
 from infra import ROOT
 from infra.commands.arguments import add_stack, require_known
-from infra.components.departures import forget, recorded
+from infra.components.leaving import forget, recorded
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, ExitCode
 from infra.ground.contract import Contract, load_contract

@@ -20,7 +20,7 @@ from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before, make_key
 from infra.commands.rehearsal import rehearse
 from infra.components import kept
-from infra.components.departures import consent, forget_gone
+from infra.components.leaving import consent, forget_gone
 from infra.doctor.examine import Declared
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract

@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import pulumi
 
 from infra import ROOT
 from infra.components.access_key import SshKey
-from infra.components.departures import Departure, consent
+from infra.components.departures import Departure
+from infra.components.leaving import consent
 from infra.components.secret import NodeSecret, Secret
-from infra.declaration import ClusterSpec, LocalProvider, RegionSpec
+from infra.declaration import ClusterSpec, ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
+from infra.ground import ssh
 from infra.ground.contract import Contract
 from infra.ground.secrets import GIVEN
 from infra.images.recipe import recipe_of
@@ -46,7 +49,12 @@ class Cluster(pulumi.ComponentResource):
             NodeSecret(name, self.stack, child)
         self.departure = Departure(
             "departure",
-            {"stack": self.stack, "hosts": list(self.contract.hosts), "leave": consent(spec)},
+            {
+                "stack": self.stack,
+                "hosts": list(self.contract.hosts),
+                "machines": self._all_machines(),
+                "leave": consent(spec),
+            },
             child,
         )
         self._machine = self._find_machine(child)
@@ -61,6 +69,28 @@ class Cluster(pulumi.ComponentResource):
     def baked_image(self, region: str, pool: str) -> str:
         """The name that a local pool's baked image has, whether it was built or not."""
         return recipe_of(self.contract, f"{region}-{pool}", self._inventory).name
+
+    def machines(self, region: RegionSpec, pool: NodePoolSpec) -> dict[str, dict[str, Any]]:
+        """Name → address, port and host key of each machine of a pool; none where its nodes are made."""
+        provider, nodes = region.provider, self.plan.pool_nodes(region.name, pool.name)
+        if not isinstance(provider, ExistingProvider):
+            return {}
+        return {
+            node.name: {
+                "address": str(host.address),
+                "port": host.ssh_port,
+                "host_key": ssh.key_of_host(provider, host),
+            }
+            for node, host in zip(nodes, pool.hosts, strict=True)
+        }
+
+    def _all_machines(self) -> dict[str, dict[str, Any]]:
+        return {
+            name: machine
+            for region in self.spec.regions
+            for pool in region.pools
+            for name, machine in self.machines(region, pool).items()
+        }
 
     @cached_property
     def _inventory(self) -> Inventory:

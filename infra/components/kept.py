@@ -18,9 +18,10 @@ from pydantic import ValidationError
 
 from infra import ROOT
 from infra.components.access_key import SshKeyLifecycle
-from infra.components.departures import take_leave
 from infra.components.inventory_files import InventoryLifecycle
+from infra.components.leaving import take_leave
 from infra.components.secret import SecretLifecycle
+from infra.components.taken_out import machines_of
 from infra.drift.manifest import load_manifest
 from infra.errors import CausewayError
 from infra.files import write_file
@@ -50,23 +51,11 @@ def machines(stack: str) -> Machines:
     contracts = [properties["contract"] for kind, properties in known if kind == "InventoryFiles"]
     with suppress(OSError, ValueError):  # none, or half a file
         contracts.append(json.loads((ROOT / stack_dir(stack) / "contract.json").read_bytes()))
-    stay = {name: host for contract in contracts for name, host in _existing(contract).items()}
+    stay = {name: host for contract in contracts for name, host in machines_of(contract).items()}
     for kind, properties in known if stay else ():
         with suppress(ValidationError):  # another version's contract: the file is as it was
             FILES[kind]().ensure(properties, properties)
     return stay
-
-
-def _existing(contract: Mapping[str, Any]) -> Machines:
-    """Read as plain JSON: another version's contract is to be taken down all the same."""
-    regions = {key: contract["regions"][pool["region"]] for key, pool in contract["pools"].items()}
-    hosts = contract["hosts"].items()
-    return {name: host for name, host in hosts if not _is_made(regions[host["pool"]])}
-
-
-def _is_made(region: Mapping[str, Any]) -> bool:
-    """Whether a region's nodes go with the stack; contracts of version 1 say it by the provider's name."""
-    return bool(region.get("makes_nodes", region["provider"] == "local"))
 
 
 def _resources(stack: str) -> Iterator[tuple[str, dict[str, Any]]]:

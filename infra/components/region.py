@@ -9,7 +9,7 @@ from infra.capabilities.fabric.section import FabricSection, Nic
 from infra.capabilities.wan.section import WanSection
 from infra.components.cluster import Cluster
 from infra.declaration import ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
-from infra.ground import addresses, ssh
+from infra.ground import addresses
 from infra.ground.contract import Contract, RegionContract
 from infra.providers.existing.resources import ExistingNodePool
 from infra.providers.local.names import leaf_bridge
@@ -136,17 +136,9 @@ def _leafs(region: str, contract: Contract) -> dict[str, dict[str, list[str]]]:
 def _existing_inputs(
     spec: NodePoolSpec, region: RegionSpec, provider: ExistingProvider, cluster: Cluster
 ) -> dict[str, Any]:
-    names = [node.name for node in cluster.plan.pool_nodes(region.name, spec.name)]
     contract = cluster.contract.regions[region.name]
     return {
-        "hosts": {
-            name: {
-                "address": str(host.address),
-                "port": host.ssh_port,
-                "host_key": ssh.key_of_host(provider, host),
-            }
-            for name, host in zip(names, spec.hosts, strict=True)
-        },
+        "hosts": cluster.machines(region, spec),
         "ssh_user": provider.ssh_user,
         "ssh_key_file": contract.ssh_private_key_file,
         **_access(contract),

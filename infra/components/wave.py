@@ -8,8 +8,8 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
-from infra.components.departures import converged_dir, forget_gone, gone_nodes, no_consent, say, take_leave
 from infra.components.inventory_files import standing_contract
+from infra.components.leaving import converged_dir, forget_gone, gone_nodes, no_consent, say, take_leave
 from infra.converge.runner import run_playbook
 from infra.drift.findings import HostReport
 from infra.drift.leave import leaving_roles

@@ -12,6 +12,7 @@ from typing import Any
 from infra import ROOT
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
+from infra.ground.ssh import AUTHORITY
 from infra.stack import stack_dir
 
 INSTANCE = "instance "
@@ -26,7 +27,16 @@ def identities_of(contract: Contract, instances: Mapping[str, Mapping[str, Any]]
 def _identity(contract: Contract, host: str, instance: Mapping[str, Any]) -> str:
     if contract.regions[contract.region_of(host)].makes_nodes:
         return f"{INSTANCE}{instance['id']}"
-    return " ".join(["host key", *instance["host_key"].split()[:2]])
+    return _by_key(instance["host_key"])
+
+
+def _by_key(host_key: str) -> str:
+    return " ".join(["host key", *host_key.split()[:2]])
+
+
+def of_machine(host_key: str) -> str:
+    """A machine's identity by its declared host key; empty where that is an authority's, which many share."""
+    return "" if host_key.startswith(AUTHORITY) else _by_key(host_key)
 
 
 def identities_file(stack: str) -> Path:

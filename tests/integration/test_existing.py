@@ -30,6 +30,7 @@ mv /root/.ssh /home/admin/ && chown --recursive admin: /home/admin/.ssh
 """
 """From here on nobody comes in as root."""
 THEIRS = "192.0.2.9 db.office"
+DATA = "/var/lib/consul"
 
 
 @pytest.fixture(scope="module")
@@ -206,8 +207,34 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     assert "0 failed, 0 unreachable" in checkout.up()
     assert kept(checkout) == before
     assert machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem") == trusted
+
+
+def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
+    checkout: Checkout, machines: Machines, before: dict[str, set[str]]
+) -> None:
+    declared = declaration(checkout, machines) | {"discovery": {"kind": "consul"}}
+    declared["regions"][0]["provider"]["ssh_user"] = "admin"
+    hosts = declared["regions"][0]["pools"][0]["hosts"]
+    address = hosts.pop(0)["address"]
+    checkout.declare(declared)
+    printed = checkout.up(expect=1)
+    assert f"{hosts[0]['address']} is hall-control-1, and would be hall-control-0" in printed
+    assert f"is the name of {address}" in printed
+    assert machines.on(NAMES[1], "hostname") == "hall-control-1"
+
+    hosts[0]["name"] = "hall-control-1"
+    checkout.declare(declared)
+    printed = checkout.up()
+    assert "declared no more, and given back: hall-control-0" in printed
+    assert "0 failed, 0 unreachable" in printed
+    left = before[NAMES[0]] ^ pictures(machines)[NAMES[0]]
+    assert not [thing for thing in left if DATA not in thing], "all but data"
+    assert "hall-control-0" not in machines.on(NAMES[1], "cat", "/etc/hosts")
+    assert not (checkout.files / "drift" / "hall-control-0.json").exists()
+    assert checkout.changes() == {}
     checkout.run("down", checkout.stack)
-    assert "hall-control-0" in checkout.run("down", checkout.stack), "said again, as long as they are kept"
+    assert "hall-control-1" in checkout.run("down", checkout.stack), "said again, as long as they are kept"
+    machines.on(NAMES[0], "rm", "-r", DATA)
 
 
 def test_a_down_that_takes_the_roles_off_gives_everything_back(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra import files
-from infra.components import departures
+from infra.components import leaving
 from infra.components import wave as component
 from infra.components.wave import ConfigurationLifecycle
 from infra.converge.progress import HostResult
@@ -46,7 +46,7 @@ class Playbooks:
 def playbooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playbooks:
     fake = Playbooks()
     monkeypatch.setattr(component, "run_playbook", fake)
-    for module in (component, departures):
+    for module in (component, leaving):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return fake
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.commands import drift as command
-from infra.components import departures
+from infra.components import leaving
 from infra.components import wave as component
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
@@ -165,7 +165,7 @@ def test_unknown_names_are_bad_input() -> None:
 def test_up_converges_the_hosts_that_drifted_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (component, departures):
+    for module in (component, leaving):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     runs: list[list[str]] = []
 
@@ -200,7 +200,7 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     contract = cluster()
-    for module in (component, departures):
+    for module in (component, leaving):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(component, "standing_contract", lambda _stack, _asked_for="": contract)
     asked: list[str] = []

@@ -14,7 +14,7 @@ from hypothesis import given, strategies
 from infra import capabilities
 from infra.checks.load import load_spec, parse
 from infra.commands import forget as command
-from infra.components import departures
+from infra.components import departures, leaving
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.declaration import ClusterSpec
@@ -304,7 +304,7 @@ def test_gone_is_a_node_of_ours_that_is_declared_no_more(
     ours = [(stays, "instance 1"), ("was-0", "instance 2"), ("goes-0", "instance 3")]
     for name, identity in (*ours, ("theirs-0", "host key ssh A")):
         save_manifest(contract.stack, Manifest(host=name, identity=identity))
-    assert departures.gone_nodes(contract) == ["was-0"]
+    assert leaving.gone_nodes(contract) == ["was-0"]
 
 
 @pytest.mark.parametrize("name", ["tokyo-gpu-99", "", "..", "../contract", "all", "*", "a:!b"])
@@ -360,10 +360,10 @@ def wide() -> Contract:
 def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     """The nodes stand, and have their roles."""
     runs = Runs()
-    for module in ("infra.drift.manifest", "infra.components.departures"):
+    for module in ("infra.drift.manifest", "infra.components.leaving"):
         monkeypatch.setattr(f"{module}.ROOT", tmp_path)
     monkeypatch.setattr(departures, "standing_contract", lambda _stack: wide)
-    monkeypatch.setattr(departures, "run_playbook", runs)
+    monkeypatch.setattr(leaving, "run_playbook", runs)
     monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: set(wide.hosts))
     file = tmp_path / "contract.json"
     file.write_text(wide.model_dump_json())
@@ -376,11 +376,11 @@ def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run
 
 def depart(contract: Contract, gone: Collection[str], leave: Mapping[str, list[str]] | None = None) -> None:
     """An `up` by a declaration without these hosts."""
-    consent = departures.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     for role, hosts in (leave or {}).items():
         consent[role]["hosts"] = hosts
     hosts = [name for name in contract.hosts if name not in gone]
-    inputs = {"stack": contract.stack, "hosts": hosts, "leave": consent}
+    inputs = {"stack": contract.stack, "hosts": hosts, "machines": {}, "leave": consent}
     departures.DepartureLifecycle().ensure(inputs, {})
 
 
@@ -426,7 +426,7 @@ def test_one_monitor_that_answers_is_enough_and_another_clusters_is_not(wide: Co
         depart(wide, gone, {"ceph": ["shanghai-storage-0"]})
     groups = [{"tokyo-storage-0", "tokyo-storage-1"}, {"shanghai-storage-0"}]
     hosts = {name: HostResult(state="unreachable") for name in groups[0]}
-    assert departures.silent_in(
+    assert leaving.silent_in(
         RunResult(hosts | {"shanghai-storage-0": HostResult(state="ok")}, Path("log"), 1.0), groups
     )
 

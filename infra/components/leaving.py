@@ -1,0 +1,239 @@
+"""Roles that leave nodes, nodes that are gone for good, and what the others are told of both."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra import ROOT, capabilities
+from infra.converge.runner import Progress, RunResult, run_playbook
+from infra.declaration import ClusterSpec
+from infra.drift.manifest import drift_dir, forget_host, load_manifest
+from infra.errors import CausewayError
+from infra.files import write_file
+from infra.ground.contract import Contract
+from infra.ground.identities import INSTANCE
+from infra.inventory.roles import role_hosts, role_order
+from infra.providers.local import nodes
+from infra.stack import stack_dir
+
+FORGET, DRAIN = "forget", "drain"
+"""Files with tasks of roles, for nodes that are gone and for those that are about to go."""
+SHOWN_HOSTS = 5
+
+
+def take_leave(
+    stack: str,
+    leave: Mapping[str, Sequence[str]],
+    run: str,
+    on_progress: Callable[[Progress], None],
+    *,
+    purge_data: bool = False,
+    node_goes: bool = False,
+    inventory: Path | None = None,
+) -> RunResult:
+    """Take roles off hosts: host → roles, the first to leave first. RUN: the folder of its log.
+
+    NODE_GOES: the nodes go with them, so the roles say good-bye, and nothing is given back.
+    """
+    return run_playbook(
+        "playbooks/leave.yml",
+        stack=stack,
+        inventory=inventory,
+        limit=list(leave),
+        extra_vars={
+            "causeway_leave_due": leave,
+            "leave_purge_data": purge_data,
+            "leave_node_goes": node_goes,
+        },
+        run_dir=ROOT / stack_dir(stack) / "runs" / run,
+        on_progress=on_progress,
+    )
+
+
+def in_leaving_order(stack: str, hosts: Iterable[str]) -> dict[str, list[str]]:
+    """Host → the roles of its record, the last that came first; none where no role came."""
+    found = {name: load_manifest(stack, name) for name in hosts}
+    order = {role: turn for turn, role in enumerate(role_order())}
+    return {
+        name: sorted(one.roles, key=lambda role: -order.get(role, len(order)))
+        for name, one in found.items()
+        if one and one.roles
+    }
+
+
+def recorded(stack: str) -> set[str]:
+    """The hosts of which this controller has a record, declared or not."""
+    return {path.stem for path in drift_dir(stack).glob("*.json")}
+
+
+def gone_nodes(contract: Contract) -> list[str]:
+    """Nodes that were made here, took roles, are declared no more, and do not stand any more.
+
+    Pulumi takes a whole pool away only once all else of an update is done.
+    """
+    left = sorted(recorded(contract.stack) - contract.hosts.keys())
+    found = {name: load_manifest(contract.stack, name) for name in left}
+    ours = [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
+    there = nodes.standing(contract.stack) if ours else set()
+    return [name for name in ours if name not in there]
+
+
+def forget_gone(
+    contract: Contract,
+    on_progress: Callable[[Progress], None],
+    leave: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Have the others forget the nodes that are gone; nothing where there are none. LEAVE: see `consent`."""
+    if gone := gone_nodes(contract):
+        print(f"gone for good: {', '.join(gone)}", flush=True)
+        forget_all(contract, gone, on_progress, leave)
+
+
+def forget_all(
+    contract: Contract,
+    gone: Sequence[str],
+    on_progress: Callable[[Progress], None],
+    leave: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Have the others forget these, and what the declaration lets go also where it may be the only copy."""
+    let_go = [name for name in gone if any(is_let_go(leave, role, name) for role in holders())]
+    for lossy, hosts in ((False, [name for name in gone if name not in let_go]), (True, let_go)):
+        if hosts:
+            forget(contract, hosts, on_progress, lossy=lossy)
+
+
+def forget(
+    contract: Contract,
+    hosts: Collection[str],
+    on_progress: Callable[[Progress], None],
+    *,
+    lossy: bool = False,
+) -> None:
+    """Have the roles of the other hosts forget HOSTS, then this controller. It may be done again.
+
+    LOSSY: also where what they held may be the only copy. CausewayError where a role cannot.
+    """
+    groups = [group - set(hosts) for role in roles_with(FORGET) for group in _groups(contract, role)]
+    variables = {"forget_hosts": sorted(hosts), "forget_lossy": lossy}
+    result = have_others(contract, groups, FORGET, on_progress, variables)
+    if result and (
+        silent_in(result, groups) or any(host.state == "failed" for host in result.hosts.values())
+    ):
+        again = f"./run exec causeway forget {contract.stack} --host {' --host '.join(sorted(hosts))}"
+        raise CausewayError(result.report(), hint=f"mend it, then: {again}")
+    remember_drained(contract.stack, drained_nodes(contract.stack).difference(hosts))
+    for name in hosts:
+        forget_host(contract.stack, name)
+        (converged_dir(contract.stack) / name).unlink(missing_ok=True)
+
+
+def converged_dir(stack: str) -> Path:
+    """Where is kept which roles a host last took, with which inputs."""
+    return ROOT / stack_dir(stack) / "converged"
+
+
+def consent(spec: ClusterSpec) -> dict[str, dict[str, Any]]:
+    """Role that leaves with consent only → why, and the hosts that have it."""
+    given: dict[str, list[str]] = {}
+    for one in spec.leave:
+        given.setdefault(one.role, []).extend(one.hosts)
+    return {
+        name: {"why": role.leaves, "hosts": given.get(name, [])}
+        for name, role in capabilities.roles().items()
+        if role.leaves
+    }
+
+
+def no_consent(waiting: Mapping[str, Sequence[str]], why: Mapping[str, Mapping[str, Any]]) -> CausewayError:
+    """What waits, role → hosts, why, and the lines that let it go."""
+    reasons = (f"{role} on {', '.join(hosts)} ({why[role]['why']})" for role, hosts in waiting.items())
+    lines = (
+        f"{{role: {role}, hosts: [{', '.join(hosts if len(hosts) <= SHOWN_HOSTS else ['all'])}]}}"
+        for role, hosts in waiting.items()
+    )
+    return CausewayError(
+        f"declared no more, and not taken away without consent: {'; '.join(reasons)}",
+        hint=f"declare it again, or say so in the cluster's declaration: leave: [{', '.join(lines)}]",
+    )
+
+
+def roles_with(step: str) -> list[str]:
+    """The roles that have something to do at a step, in their order."""
+    return [role for role in role_order() if (ROOT / "roles" / role / "tasks" / f"{step}.yml").is_file()]
+
+
+def _groups(contract: Contract, role: str) -> list[set[str]]:
+    """Hosts of a role, put together where each of them can do what one of them can."""
+    hosts = role_hosts(contract, role)
+    groups = {frozenset(takers_of(role, contract, host)) or frozenset(hosts) for host in hosts}
+    return [set(group) for group in sorted(groups, key=sorted)]
+
+
+def silent_in(result: RunResult, groups: Iterable[Collection[str]]) -> bool:
+    """Whether of some group no host did well."""
+    well = {name for name, host in result.hosts.items() if host.state == "ok"}
+    return any(group and not well.intersection(group) for group in groups)
+
+
+def have_others(
+    contract: Contract,
+    groups: Iterable[Collection[str]],
+    step: str,
+    on_progress: Callable[[Progress], None],
+    variables: Mapping[str, Any],
+) -> RunResult | None:
+    """Have the roles do a step on groups of hosts; None where there is no host."""
+    asked = set().union(*groups)
+    if not asked:
+        return None
+    return run_playbook(
+        "playbooks/forget.yml",
+        stack=contract.stack,
+        limit=[name for name in contract.hosts if name in asked],
+        extra_vars={"forget_roles": roles_with(step), "forget_step": step, **variables},
+        run_dir=ROOT / stack_dir(contract.stack) / "runs" / step,
+        on_progress=on_progress,
+    )
+
+
+def holders() -> list[str]:
+    """The roles that hold data."""
+    return [name for name, role in capabilities.roles().items() if role.takers]
+
+
+def takers_of(role: str, contract: Contract, host: str) -> Collection[str]:
+    """The hosts that can take over what a role holds on a host."""
+    takers = capabilities.roles()[role].takers
+    return takers(contract, host) if takers else ()
+
+
+def is_let_go(leave: Mapping[str, Mapping[str, Any]], role: str, host: str) -> bool:
+    """Whether the declaration lets a role go from a host."""
+    return bool({host, "all"} & set(leave[role]["hosts"]))
+
+
+def say(progress: Progress) -> None:
+    """Print how far a run is."""
+    print(progress, flush=True)
+
+
+def drained_nodes(stack: str) -> set[str]:
+    """The nodes that others have been asked to take everything over from."""
+    try:
+        return set(json.loads(drained_file(stack).read_text()))
+    except FileNotFoundError:
+        return set()
+
+
+def remember_drained(stack: str, names: Collection[str]) -> None:
+    """Write down from whom everything is taken over, or that it is from nobody."""
+    if names:
+        write_file(drained_file(stack), json.dumps(sorted(names)) + "\n")
+    else:
+        drained_file(stack).unlink(missing_ok=True)
+
+
+def drained_file(stack: str) -> Path:
+    """Where that is written."""
+    return ROOT / stack_dir(stack) / "drained.json"
