@@ -62,7 +62,8 @@ def test_the_last_lines_say_which_check_on_which_node_failed(capsys: pytest.Capt
     log = (
         "E   AssertionError: ended with 1, not 0:\n"
         "E         1 effective, 0 rendered, 1 failed\n"
-        "E         failed      n1, n2: wan_gateway: every link is measured: nothing comes back\n" * 3
+        "E         failed      n1, n2: wan_gateway: every link is measured: nothing comes back\n"
+        * 3
         + "ERROR tests/integration/test_wan.py::test_one - AssertionError: ended with 1, not 0:\n"
     )
     run_all(shell("bad", f"printf '%s' '{log}'; exit 1"))

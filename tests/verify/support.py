@@ -64,6 +64,12 @@ def ask(host: Host, script: str, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def route_to(host: Host, address: str) -> dict[str, Any]:
+    """How the kernel would send to an address; empty where it would not."""
+    found = json.loads(host.run(f"ip -json route get {address}").stdout or "[]")
+    return dict(found[0]) if found else {}
+
+
 def settled(look: Callable[[], Seen], holds: Callable[[Seen], object], within_s: float) -> Seen:
     """What LOOK shows as soon as HOLDS is true of it; the last it showed when WITHIN_S seconds are over.
 

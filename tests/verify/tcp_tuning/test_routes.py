@@ -2,12 +2,13 @@
 
 import ipaddress
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask, settled
+from tests.verify.support import Expect, VerdictRecorder, ask, route_to, settled
 
 BACK_WITHIN_S = 5.0
 KEEPER = "causeway-wan-routes"
@@ -41,10 +42,11 @@ def test_connections_to_other_regions(host: Host, expect: Expect, verdict: Verdi
     far = far_addresses(expect)
     if not far:
         verdict.not_declared("no other region")
-    found = ask(host, CONNECT, *far)
     wanted = {address: route["congestion_control"] for address, route in far.items()}
     available = host.file("/proc/sys/net/ipv4/tcp_available_congestion_control").content_string.split()
     lacking = set(wanted.values()) - set(available)
+    # A route that came back a moment ago has yet to be seen by the keeper.
+    found = settled(lambda: ask(host, CONNECT, *far), lambda now: now == wanted or lacking, BACK_WITHIN_S)
     if found != wanted and lacking:
         verdict.unsupported(f"the kernel has no {', '.join(sorted(lacking))}, only {', '.join(available)}")
     assert found == wanted
@@ -62,8 +64,15 @@ def test_traffic_leaves_by_the_declared_gateway(host: Host, expect: Expect, verd
     refusals = [why for route in far.values() if (why := refused_route(host, route["cidr"]))]
     if refusals:
         verdict.unsupported(refusals[0])
-    found = {to: json.loads(host.run(f"ip -json route get {to}").stdout)[0].get("gateway") for to in far}
-    assert found == {address: route["via"] for address, route in far.items()}
+    wanted = {address: route["via"] for address, route in far.items()}
+    found = settled(lambda: gateways(host, far), lambda found: found == wanted, BACK_WITHIN_S)
+    assert found == wanted
+
+
+def gateways(host: Host, addresses: Iterable[str]) -> dict[str, str | None]:
+    """Address → by whom the kernel would send to it."""
+    found = {to: route_to(host, to) for to in addresses}
+    return {address: route.get("gateway") for address, route in found.items()}
 
 
 def test_packets_fit_the_link(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
@@ -75,7 +84,7 @@ def test_packets_fit_the_link(host: Host, expect: Expect, verdict: VerdictRecord
     if not limits:
         verdict.not_declared("no link has an MTU of its own")
     for address, mtu_bytes in limits.items():
-        route = json.loads(host.run(f"ip -json route get {address}").stdout)[0]
+        route = route_to(host, address)
         device_mtu = int(host.file(f"/sys/class/net/{route['dev']}/mtu").content_string)
         metrics = {key: value for part in route.get("metrics", []) for key, value in part.items()}
         assert metrics.get("mtu", device_mtu) <= mtu_bytes
@@ -121,7 +130,7 @@ def test_nccl_has_a_profile_for_other_regions(host: Host, expect: Expect, verdic
     assert (told["NCCL_NET"], told["NCCL_IB_DISABLE"]) == ("Socket", "1")
     threads, each = int(told["NCCL_SOCKET_NTHREADS"]), int(told["NCCL_NSOCKS_PERTHREAD"])
     assert expect.tcp_tuning_nccl_sockets <= threads * each <= 64
-    ways = [json.loads(host.run(f"ip -json route get {to}").stdout or "[]") for to in far_addresses(expect)]
-    devices = sorted({way[0]["dev"] for way in ways if way})
+    ways = [route_to(host, address) for address in far_addresses(expect)]
+    devices = sorted({way["dev"] for way in ways if way})
     assert told.get("NCCL_SOCKET_IFNAME", "=").removeprefix("=") == ",".join(devices)
     verdict.rendered("NCCL alone reads it, where a job names it by NCCL_CONF_FILE")

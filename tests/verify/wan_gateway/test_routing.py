@@ -1,13 +1,12 @@
 """A gateway knows its neighbours, and the way to every region by the link that was planned."""
 
-import json
 from collections.abc import Iterable
 from functools import partial
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, settled
+from tests.verify.support import Expect, VerdictRecorder, route_to, settled
 from tests.verify.wan_gateway.links import inner, link_device, own_links, some_address, vtysh
 
 SETTLED_WITHIN_S = 30.0
@@ -59,7 +58,7 @@ def test_traffic_takes_the_planned_link(host: Host, expect: Expect, verdict: Ver
 
 def ways(host: Host, addresses: Iterable[str]) -> dict[str, tuple[str | None, str | None]]:
     """Address → the interface and the source by which the kernel would send to it."""
-    found = {to: json.loads(host.run(f"ip -json route get {to}").stdout or "[{}]")[0] for to in addresses}
+    found = {to: route_to(host, to) for to in addresses}
     return {address: (route.get("dev"), route.get("prefsrc")) for address, route in found.items()}
 
 
