@@ -14,18 +14,21 @@ import pytest
 
 from tests.integration.checkout import wait_for
 
+PROVES = ("fabric", "roce")
+
 PROGRAM = Path(__file__).resolve().parents[2] / "roles/roce/module_utils/causeway_roce_host.py"
 START = """
 import importlib.util, sys
 from pathlib import Path
 
-PROVES = ("fabric", "roce")
 spec = importlib.util.spec_from_file_location("roce", sys.argv[1])
 roce = sys.modules["roce"] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(roce)
-roce.CONFIG_FILE, roce.REFUSALS = Path(sys.argv[2]) / "roce.json", Path(sys.argv[2]) / "refusals"
+folder = Path(sys.argv[2])
+roce.CONFIG_FILE, roce.REFUSALS, roce.BEFORE = folder / "roce.json", folder / "refusals", folder / "before"
 """
 APPLY = START + "print(*roce.bring_all(roce.load_config(), dry_run=sys.argv[3] == 'look'), sep='\\n')"
+RESTORE = START + "sys.argv[1:] = ['restore']; sys.exit(roce.main())"
 KEEP = START + "sys.exit(roce.keep(sys.argv[3]))"
 SIZE_BYTES = 9000 - 28
 """The largest ping that fits into one packet."""
@@ -189,6 +192,32 @@ def test_a_missing_interface_is_named_and_the_others_are_set(
     assert "enp65s0 interface missing: this node has rail0, rail1" in said
     assert node.has_its_settings("rail0")
     assert node.link("rail1")["mtu"] == 9000
+
+
+@pytest.mark.parametrize("still_declared", [True, False])
+def test_what_an_interface_had_comes_back(
+    machines: tuple[Machine, Machine], folder: Path, still_declared: bool
+) -> None:
+    node, _ = machines
+    node.run("ip", "address", "add", "192.0.2.7/24", "dev", "rail0")
+    before = {name: node.link(name) for name in ("rail0", "rail1")}
+    apply(node, folder)
+    assert node.link("rail0")["mtu"] == 9000
+    if not still_declared:
+        declare(folder, "rail1")
+    said = node.run("python3", "-c", RESTORE, str(PROGRAM), str(folder)).splitlines()
+    assert {line.rpartition(" ")[2] for line in said} == {"restored"}
+    assert {"rail0 mtu restored", "rail0 route restored", "rail1 up restored"} < set(said)
+    for name, link in before.items():
+        for what in ("mtu", "flags", "addr_info"):
+            assert shown(node.link(name), what) == shown(link, what), (name, what)
+
+
+def shown(link: dict[str, Any], what: str) -> Any:
+    """Of addresses those that somebody gave: the kernel's own come with the state of the link."""
+    if what == "addr_info":
+        return [one["local"] for one in link[what] if one["scope"] != "link"]
+    return sorted(link[what]) if isinstance(link[what], list) else link[what]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from ruamel.yaml import YAML
 from infra.ground.contract import SCHEMA_VERSION
 from infra.inventory.roles import role_order
 
+PROVES = ("wan", "wan_gateway", "tcp_tuning")
+
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = ROOT / "roles" / "wan_gateway" / "tasks"
 ELSEWHERE = {"system.yml", "routing.yml", "traffic.yml"}
@@ -160,3 +162,39 @@ def test_a_free_machine_is_let_through(tmp_path: Path) -> None:
     done = machine(tmp_path, {"frr/frr.conf": "log syslog informational\n"}, playbook)
     assert done.status == 0, done.said
     assert "touched" in done.files
+
+
+ROUTES = """
+import importlib.util, sys
+from pathlib import Path
+spec = importlib.util.spec_from_file_location("tcp", sys.argv[1])
+tcp = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tcp)
+tcp.ROUTES_FILE = Path(sys.argv[2])
+if sys.argv[3] == "restore":
+    print(*tcp.give_back())
+else:
+    for wanted in tcp.json.loads(tcp.ROUTES_FILE.read_text()):
+        tcp.apply_route(wanted, dry_run=False)
+"""
+
+
+def test_routes_of_ours_go_and_those_of_others_get_back_their_metrics(tmp_path: Path) -> None:
+    program = ROOT / "roles/tcp_tuning/module_utils/causeway_tcp.py"
+    wanted = [{"cidr": cidr, "congestion_control": "cubic"} for cidr in ("10.2.0.0/16", "10.3.0.0/16")]
+    (tmp_path / "routes.json").write_text(json.dumps([wanted[0] | {"mtu_bytes": 1400}, wanted[1]]))
+    theirs = "10.3.0.0/16 via 192.0.2.9 dev d0 proto static metric 7"
+    script = f"""
+        mount -t sysfs sysfs /sys && ip link add d0 type veth peer d1 && ip link set d1 up
+        ip address add 192.0.2.1/24 dev d0 && ip link set d0 up
+        ip route add default via 192.0.2.254 && ip route add {theirs}
+        ip route | sort; echo; python3 -c "$1" {program} {tmp_path}/routes.json apply
+        ip route | sort; echo; python3 -c "$1" {program} {tmp_path}/routes.json restore; ip route | sort
+    """
+    argv = ["unshare", "--net", "--mount", "sh", "-ec", script, "sh", ROUTES]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    before, tuned, after = (part.strip() for part in done.stdout.split("\n\n"))
+    assert "10.2.0.0/16 via 192.0.2.254 dev d0 proto 96 mtu 1400 congctl cubic" in tuned
+    assert f"{theirs} congctl cubic" in tuned
+    assert after == before

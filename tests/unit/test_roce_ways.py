@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 CODE = Path(__file__).resolve().parents[2] / "roles/roce/module_utils/causeway_roce_host.py"
 CONFIG = {
@@ -36,7 +38,11 @@ def dcb(table, verb, words):
     state["calls"] += 1
     if table == "pfc":
         state["pfc"]["prio_pfc"] = [value == "on" for _, value in pairs(words[1:])]
-    if table == "app":
+    if table == "app" and verb != "replace":
+        named = [[int(code), int(priority)] for code, priority in pairs(words[1:])]
+        rest = [one for one in state["app"]["dscp_prio"] if one not in named]
+        state["app"]["dscp_prio"] = sorted(rest + (named if verb == "add" else []))
+    elif table == "app":
         new = [[int(code), int(priority)] for code, priority in pairs(words[1:])]
         old = [one for one in state["app"]["dscp_prio"] if one[0] not in [code for code, _ in new]]
         state["app"]["dscp_prio"] = sorted(old + new)
@@ -59,9 +65,10 @@ def mlnx_qos(words):
     if "--trust" in words:
         qos["trust"] = words[-1]
     if "--dscp2prio" in words:
-        _, code, priority = words[-1].split(",")
+        verb, code, priority = words[-1].split(",")
         qos["map"] = {{p: [c for c in codes if c != int(code)] for p, codes in qos["map"].items()}}
-        qos["map"].setdefault(priority, []).append(int(code))
+        if verb == "set":
+            qos["map"].setdefault(priority, []).append(int(code))
     codes = {{p: "".join("%02d," % code for code in codes) for p, codes in qos["map"].items()}}
     rows = ["\\tprio:" + p + " dscp:" + text for p, text in codes.items()]
     return "\\n".join([
@@ -89,6 +96,7 @@ def roce(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "causeway_roce_host", module)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "SYS_NET", tmp_path / "net")
+    monkeypatch.setattr(module, "BEFORE", tmp_path / "before")
     monkeypatch.setattr(module, "CONFIGFS_RDMA", tmp_path / "configfs")
     monkeypatch.setattr(module, "DEBUGFS_MLX5", tmp_path / "debugfs")
     (tmp_path / "net/rail0").mkdir(parents=True)
@@ -131,8 +139,13 @@ def dcb_tables() -> dict[str, Any]:
 def bring(roce: ModuleType, dry_run: bool = False) -> dict[str, tuple[str, bool]]:
     """Setting → its state and whether it changed."""
     settings = roce.priority_settings("rail0", CONFIG)
-    states = [roce.bring("rail0", setting, {}, dry_run) for setting in settings]
+    states = [roce.bring("rail0", setting, {}, CONFIG, dry_run=dry_run) for setting in settings]
     return {one.setting: (one.state, one.changed) for one in states}
+
+
+def restore(roce: ModuleType) -> dict[str, str]:
+    """Setting → how it was given back."""
+    return {one.setting: one.state for one in roce.restore_interface("rail0", CONFIG)}
 
 
 def every(word: str, changed: bool) -> dict[str, tuple[str, bool]]:
@@ -160,15 +173,60 @@ def test_trust_follows_from_the_map_where_a_driver_has_no_order(roce: ModuleType
     assert bring(roce)["trust"] == ("effective", False)
 
 
+codes = st.lists(st.tuples(st.sampled_from((10, 26, 48)), st.integers(0, 7)), unique=True, max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
+@given(
+    entries=codes, lossless=st.lists(st.booleans(), min_size=8, max_size=8), order=st.none() | st.just("pcp")
+)
+def test_what_a_device_had_comes_back(
+    roce: ModuleType, tmp_path: Path, entries: list[tuple[int, int]], lossless: list[bool], order: str | None
+) -> None:
+    tables = dcb_tables()
+    tables["app"]["dscp_prio"] = sorted(map(list, entries))
+    tables["pfc"]["prio_pfc"] = lossless
+    if order:
+        tables["apptrust"] = {"order": [order]}
+    install(tmp_path, "dcb", **tables)
+    bring(roce)
+    bring(roce)  # what is kept is what was there before the first time
+    assert state(tmp_path)["app"] != tables["app"] or entries
+    assert set(restore(roce).values()) <= {"restored"}
+    assert {table: state(tmp_path)[table] for table in tables} == tables
+    assert not (tmp_path / "before/rail0").exists()
+    assert restore(roce) == {}
+
+
+def test_what_a_card_with_mlnx_qos_had_comes_back(roce: ModuleType, tmp_path: Path) -> None:
+    device(tmp_path, "mlx5_core")
+    mlnx = {"trust": "pcp", "pfc": ["0"] * 8, "map": {"0": [0, 26], "1": [10]}}
+    install(tmp_path, "dcb", "mlnx_qos", ets=dcb_tables()["ets"], mlnx=mlnx)
+    bring(roce)
+    assert state(tmp_path)["mlnx"] != mlnx
+    assert restore(roce) == dict.fromkeys(("ets", "pfc", "trust", "dscp"), "restored")
+    found = state(tmp_path)["mlnx"]
+    assert (found["trust"], found["pfc"]) == (mlnx["trust"], mlnx["pfc"])
+    assert {priority: sorted(held) for priority, held in found["map"].items() if held} == mlnx["map"]
+
+
+def test_what_is_refused_is_named_and_kept(roce: ModuleType, tmp_path: Path) -> None:
+    install(tmp_path, "dcb", **dcb_tables())
+    bring(roce)
+    install(tmp_path, "dcb", **{table: rows for table, rows in state(tmp_path).items() if table != "ets"})
+    assert restore(roce) == {"ets": "failed", **dict.fromkeys(("pfc", "dscp"), "restored")}
+    assert set(roce.kept_of("rail0")["before"]) == {"ets"}
+
+
 def test_a_device_without_dcb_says_so_in_its_tools_words(roce: ModuleType, tmp_path: Path) -> None:
     install(tmp_path, "dcb")
     assert bring(roce) == every("unsupported", changed=False)
-    lack = roce.bring("rail0", next(roce.priority_settings("rail0", CONFIG)), {}, dry_run=False)
+    lack = roce.bring("rail0", next(roce.priority_settings("rail0", CONFIG)), {}, CONFIG, dry_run=False)
     assert str(lack) == "rail0 dscp unsupported: dcb: Attribute read: Operation not supported"
 
 
 def test_a_missing_tool_is_named(roce: ModuleType) -> None:
-    lack = roce.bring("rail0", next(roce.priority_settings("rail0", CONFIG)), {}, dry_run=False)
+    lack = roce.bring("rail0", next(roce.priority_settings("rail0", CONFIG)), {}, CONFIG, dry_run=False)
     assert str(lack) == "rail0 dscp unsupported: dcb is not installed"
 
 
@@ -197,7 +255,7 @@ def test_dcb_is_taken_otherwise(
 
 def marking(roce: ModuleType) -> Any:
     settings = {setting.name: setting for setting in roce.rdma_settings("rail0", CONFIG)}
-    return roce.bring("rail0", settings["ecn"], {}, dry_run=False)
+    return roce.bring("rail0", settings["ecn"], {}, CONFIG, dry_run=False)
 
 
 def test_marking_by_sysfs(roce: ModuleType, tmp_path: Path) -> None:
@@ -230,21 +288,21 @@ def test_a_driver_without_marking_is_named(roce: ModuleType, tmp_path: Path) -> 
 
 
 def test_what_was_refused_is_no_change_to_come(roce: ModuleType) -> None:
-    def refuse() -> None:
+    def refuse(_wanted: object) -> None:
         raise roce.RefusedError("ethtool: Operation not permitted")
 
     known: dict[str, str] = {}
     setting = roce.Setting("pause", False, lambda: True, refuse)
-    assert roce.bring("rail0", setting, known, dry_run=True).state == "differs"
-    assert roce.bring("rail0", setting, known, dry_run=False).state == "unsupported"
-    assert str(roce.bring("rail0", setting, known, dry_run=True)) == (
+    assert roce.bring("rail0", setting, known, CONFIG, dry_run=True).state == "differs"
+    assert roce.bring("rail0", setting, known, CONFIG, dry_run=False).state == "unsupported"
+    assert str(roce.bring("rail0", setting, known, CONFIG, dry_run=True)) == (
         "rail0 pause unsupported: ethtool: Operation not permitted"
     )
 
 
 def test_what_was_taken_and_is_not_so_has_failed(roce: ModuleType) -> None:
-    setting = roce.Setting("pfc", 1, lambda: 0, lambda: None)
-    assert str(roce.bring("rail0", setting, {}, dry_run=False)) == (
+    setting = roce.Setting("pfc", 1, lambda: 0, lambda _wanted: None)
+    assert str(roce.bring("rail0", setting, {}, CONFIG, dry_run=False)) == (
         "rail0 pfc failed: was taken, and yet is 0, not 1"
     )
 

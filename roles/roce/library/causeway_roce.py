@@ -139,6 +139,11 @@ def apply(module: AnsibleModule) -> None:
     present = {name for name in names if (host.SYS_NET / name).is_dir()}
     keepers = Keepers(module, names)
     changes += keepers.bring(present)
+    given_up = [name for name in host.changed_interfaces() if name not in names]
+    changes += [f"{name} given back" for name in given_up]
+    for state in [] if module.check_mode else host.restore_all(settings, given_up):
+        if state.state != "restored":
+            module.warn(f"{state}: it is declared no more, and stays as it is")
     result = {
         "changed": bool(changes),
         "changes": changes,

@@ -5,6 +5,7 @@ The one implementation. The role's module imports it, and the node runs it:
 
     causeway-roce check             one line per interface and setting: what the device really has
     causeway-roce keep INTERFACE    applies, and again whenever the interface or its RDMA device changes
+    causeway-roce restore           gives back what stood before a setting was first changed
 
 Standard library only. Nothing is set that is already so, nothing is taken down, and an interface that
 carries SSH or the default route is never touched. What a device cannot do is named with its tool's words.
@@ -13,13 +14,14 @@ carries SSH or the default route is never touched. What a device cannot do is na
 from __future__ import annotations
 
 import json
+import os
 import re
 import select
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,11 @@ from typing import Any
 CONFIG_FILE = Path("/etc/causeway/roce.json")
 REFUSALS = Path("/run/causeway-roce")
 """What a device refused when it was last tried, a file per interface: checking cannot know without trying."""
+BEFORE = Path("/var/lib/causeway/roce")
+"""What stood before settings were first changed, a file per interface: {"own": its part of the settings,
+"before": {setting: value}}."""
+STAYS = 3
+"""Exit status of `restore` where something cannot be given back: it is named, and the role leaves."""
 SYS_NET = Path("/sys/class/net")
 CONFIGFS_RDMA = Path("/sys/kernel/config/rdma_cm")
 DEBUGFS_MLX5 = Path("/sys/kernel/debug/mlx5")
@@ -50,19 +57,25 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting of one interface. `read` and `write` raise RefusedError where the device has none of it."""
+    """One setting of one interface. `read` and `write` raise RefusedError where the device has none of it.
+
+    `write` takes a value of `read`: the wanted one, or what was there before.
+    """
 
     name: str
     wanted: Any
     read: Callable[[], Any]
-    write: Callable[[], object]
+    write: Callable[[Any], object]
     needed: bool = False
     """Every Ethernet interface can have it: a refusal is a failure, not a lack."""
 
 
 @dataclass(frozen=True)
 class State:
-    """How a setting stands: effective, unsupported, differs, failed. An interface: missing, refused."""
+    """How a setting stands: effective, unsupported, differs, failed, restored.
+
+    Of an interface as a whole: missing, refused.
+    """
 
     interface: str
     setting: str
@@ -138,8 +151,16 @@ class Dcb:
         return found
 
     def set_dscp(self, wanted: dict[int, list[int]]) -> None:
-        """Map each DSCP to its one priority; `add` would let a contradicting entry stand."""
+        """Map each DSCP to its priority, and to no other; to several where it was so before."""
         self.dcb("app", "replace", "dscp-prio", *(f"{code}:{one[0]}" for code, one in wanted.items()))
+        if more := [f"{code}:{priority}" for code, one in wanted.items() for priority in one[1:]]:
+            self.dcb("app", "add", "dscp-prio", *more)
+
+    def unset_dscp(self, codes: list[int]) -> None:
+        """Map these to nothing."""
+        entries = [f"{code}:{one}" for code, found in self.dscp().items() if code in codes for one in found]
+        if entries:
+            self.dcb("app", "del", "dscp-prio", *entries)
 
     def trust(self) -> str:
         """What the priority of a packet is taken from first: dscp, pcp, …
@@ -205,6 +226,12 @@ class MlnxQos(Dcb):
         for code, one in wanted.items():
             self.qos("--dscp2prio", f"set,{code},{one[0]}")
 
+    def unset_dscp(self, codes: list[int]) -> None:
+        """See Dcb."""
+        for code, found in self.dscp().items():
+            for one in found if code in codes else ():
+                self.qos("--dscp2prio", f"del,{code},{one}")
+
     def trust(self) -> str:
         """See Dcb."""
         return self.find(r"^Priority trust state: (\w+)")
@@ -254,10 +281,17 @@ def priority_settings(name: str, config: Config) -> Iterator[Setting]:
     def mapped() -> dict[int, list[int]]:
         return {code: one for code, one in way.dscp().items() if code in codes}
 
-    yield Setting("dscp", codes, mapped, lambda: way.set_dscp(codes))
-    yield Setting("trust", "dscp", way.trust, lambda: way.set_trust("dscp"))
-    yield Setting("pfc", lossless, way.pfc, lambda: way.set_pfc(lossless))
-    yield Setting("ets", tables, way.ets, lambda: way.set_ets(tables))
+    def map_codes(wanted: dict[Any, list[int]]) -> None:
+        there = {int(code): one for code, one in wanted.items()}
+        if gone := codes.keys() - there.keys():
+            way.unset_dscp(sorted(gone))
+        if there:
+            way.set_dscp(there)
+
+    yield Setting("dscp", codes, mapped, map_codes)
+    yield Setting("trust", "dscp", way.trust, way.set_trust)
+    yield Setting("pfc", lossless, way.pfc, way.set_pfc)
+    yield Setting("ets", tables, way.ets, way.set_ets)
 
 
 # The link
@@ -275,23 +309,27 @@ def link_settings(name: str, config: Config) -> Iterator[Setting]:
         "mtu",
         mtu,
         lambda: int(read_file(base / "mtu")),
-        lambda: run("ip", "link", "set", "dev", name, "mtu", str(mtu)),
+        lambda bytes_: run("ip", "link", "set", "dev", name, "mtu", str(bytes_)),
         needed=True,
     )
     yield Setting(
         "up",
         True,
         lambda: bool(int(read_file(base / "flags"), 16) & 1),
-        lambda: run("ip", "link", "set", "dev", name, "up"),
+        lambda up: run("ip", "link", "set", "dev", name, "up" if up else "down"),
         needed=True,
     )
-    off = {"rx": False, "tx": False}
-    yield Setting("pause", off, pause, lambda: run("ethtool", "--pause", name, "rx", "off", "tx", "off"))
+
+    def set_pause(wanted: dict[str, bool]) -> None:
+        words = [word for way, on in wanted.items() for word in (way, "on" if on else "off")]
+        run("ethtool", "--pause", name, *words)
+
+    yield Setting("pause", {"rx": False, "tx": False}, pause, set_pause)
 
 
 def address_settings(name: str, config: Config) -> Iterator[Setting]:
     """The address, and the way to the rest of the rail: a link that goes down takes both along."""
-    own = next(one for one in config["interfaces"] if one["name"] == name)
+    own = own_part(name, config)
     address, gateway, network = (own.get(key) for key in ("address", "gateway", "network"))
 
     def addresses() -> bool:
@@ -299,15 +337,20 @@ def address_settings(name: str, config: Config) -> Iterator[Setting]:
         return address in [f"{one['local']}/{one['prefixlen']}" for one in found.get("addr_info", [])]
 
     def gateways() -> list[str]:
-        routes = json.loads(run("ip", "-json", "-4", "route", "show", network, "dev", name) or "[]")
+        routes = json.loads(run("ip", "-json", "-4", "route", "show", str(network), "dev", name) or "[]")
         return [route.get("gateway", "") for route in routes]
 
+    def set_address(there: bool) -> None:
+        run("ip", "address", "replace" if there else "del", str(address), "dev", name)
+
+    def set_gateways(wanted: list[str]) -> None:
+        way = ["via", wanted[0]] if wanted and wanted[0] else []
+        run("ip", "route", "replace" if wanted else "del", str(network), *way, "dev", name)
+
     if address:
-        replace = ("ip", "address", "replace", address, "dev", name)
-        yield Setting("address", True, addresses, lambda: run(*replace), needed=True)
+        yield Setting("address", True, addresses, set_address, needed=True)
     if gateway and network:
-        route = ("ip", "route", "replace", network, "via", gateway, "dev", name)
-        yield Setting("route", [gateway], gateways, lambda: run(*route), needed=True)
+        yield Setting("route", [gateway], gateways, set_gateways, needed=True)
 
 
 # The RDMA device on it
@@ -340,8 +383,11 @@ def has_rdma(name: str) -> bool:
         return False
 
 
-def make_soft_device(name: str) -> None:
-    """A Soft-RoCE device on the interface."""
+def set_soft_device(name: str, there: bool) -> None:
+    """A Soft-RoCE device on the interface, or no such device."""
+    if not there:
+        run("rdma", "link", "delete", f"rxe_{name}")
+        return
     run("modprobe", "rdma_rxe")
     run("rdma", "link", "add", f"rxe_{name}", "type", "rxe", "netdev", name)
 
@@ -358,9 +404,15 @@ def tos(name: str) -> int | None:
     return int(read_file(path)) if path.exists() else None
 
 
-def set_tos(name: str, wanted: int) -> None:
-    """Set it, as cma_roce_tos does; making the directory in configfs brings the files into being."""
+def set_tos(name: str, wanted: int | None) -> None:
+    """Set it, as cma_roce_tos does; making the directory in configfs brings the files into being.
+
+    None: take the directory away, and the kernel's own value is in force again.
+    """
     path = tos_file(name)
+    if wanted is None:
+        run("rmdir", str(path.parents[2]))
+        return
     if not CONFIGFS_RDMA.is_dir():
         run("modprobe", "rdma_cm")
     if not path.exists():
@@ -393,14 +445,14 @@ def rdma_settings(name: str, config: Config) -> Iterator[Setting]:
         found = {str(path): read_file(path) for path in files}
         return {path: value for path, value in found.items() if value != str(files[Path(path)])}
 
-    def mark() -> None:
+    def mark(others: dict[str, str]) -> None:
         for path, value in marking_files(name, config).items():
-            write_file(path, value)
+            write_file(path, others.get(str(path), value))
 
     if config["soft_device"]:
-        yield Setting("soft_device", True, lambda: has_rdma(name), lambda: make_soft_device(name))
+        yield Setting("soft_device", True, lambda: has_rdma(name), lambda there: set_soft_device(name, there))
     wanted = config["dscp"] << 2 | ECT_0
-    yield Setting("tos", wanted, lambda: tos(name), lambda: set_tos(name, wanted))
+    yield Setting("tos", wanted, lambda: tos(name), lambda value: set_tos(name, value))
     yield Setting("ecn", {}, unmarked, mark)
 
 
@@ -452,7 +504,40 @@ def refusals(name: str) -> dict[str, str]:
     return found
 
 
-def bring(name: str, setting: Setting, known: dict[str, str], dry_run: bool) -> State:
+def kept_of(name: str) -> dict[str, Any]:
+    """What stood before the settings of an interface were first changed."""
+    try:
+        found: dict[str, Any] = json.loads((BEFORE / name).read_text())
+    except (FileNotFoundError, ValueError):
+        return {"before": {}}
+    return found
+
+
+def keep_of(name: str, kept: dict[str, Any]) -> None:
+    """Keep that; nothing where nothing is left of it."""
+    if not kept["before"]:
+        (BEFORE / name).unlink(missing_ok=True)
+        return
+    BEFORE.mkdir(parents=True, exist_ok=True)
+    part = BEFORE / f".{name}.{os.getpid()}"
+    part.write_text(json.dumps(kept, sort_keys=True))
+    part.replace(BEFORE / name)
+
+
+def own_part(name: str, config: Config) -> dict[str, Any]:
+    """What the settings say of one interface."""
+    return next((one for one in config["interfaces"] if one["name"] == name), {"name": name})
+
+
+def keep_before(name: str, setting: str, found: object, config: Config) -> None:
+    """Keep what a setting was, unless what it was before that is kept already."""
+    kept = kept_of(name)
+    if setting not in kept["before"]:
+        before = {**kept["before"], setting: found}
+        keep_of(name, {"own": own_part(name, config), "before": before})
+
+
+def bring(name: str, setting: Setting, known: dict[str, str], config: Config, *, dry_run: bool) -> State:
     """Look at one setting and, unless it is a dry run, make it so. `known`: what was refused before."""
     lack = "failed" if setting.needed else "unsupported"
     try:
@@ -464,7 +549,8 @@ def bring(name: str, setting: Setting, known: dict[str, str], dry_run: bool) -> 
             return State(name, setting.name, lack, known[setting.name])
         if dry_run:
             return State(name, setting.name, "differs", f"{found}, not {setting.wanted}", changed=True)
-        setting.write()
+        keep_before(name, setting.name, found, config)
+        setting.write(setting.wanted)
         found = setting.read()
     except RefusedError as refused:
         known[setting.name] = str(refused)
@@ -475,6 +561,12 @@ def bring(name: str, setting: Setting, known: dict[str, str], dry_run: bool) -> 
     return State(name, setting.name, "effective", changed=True)
 
 
+def settings_of(name: str, config: Config) -> Iterator[Setting]:
+    """All settings of one interface, in the order in which they are made."""
+    for group in (link_settings, address_settings, priority_settings, rdma_settings):
+        yield from group(name, config)
+
+
 def bring_interface(name: str, config: Config, dry_run: bool) -> list[State]:
     """All settings of one interface; a single one says that it is missing or carries SSH."""
     if not (SYS_NET / name).is_dir():
@@ -483,9 +575,7 @@ def bring_interface(name: str, config: Config, dry_run: bool) -> list[State]:
     if name in carrying(config["management_address"]):
         return [State(name, "interface", "refused", "it carries SSH or the default route")]
     known = refusals(name)
-    found = []
-    for group in (link_settings, address_settings, priority_settings, rdma_settings):
-        found += [bring(name, setting, known, dry_run) for setting in group(name, config)]
+    found = [bring(name, one, known, config, dry_run=dry_run) for one in settings_of(name, config)]
     if not dry_run:
         REFUSALS.mkdir(exist_ok=True)
         (REFUSALS / name).write_text(json.dumps(known))
@@ -495,6 +585,55 @@ def bring_interface(name: str, config: Config, dry_run: bool) -> list[State]:
 def bring_all(config: Config, dry_run: bool) -> list[State]:
     """Every interface, one after the other; what one lacks does not keep the others from theirs."""
     return [state for name in names_of(config) for state in bring_interface(name, config, dry_run)]
+
+
+# Giving it back
+
+
+def restore_all(config: Config, names: Iterable[str]) -> list[State]:
+    """Give interfaces back what stood before; of one that is gone its settings went with it."""
+    found = []
+    for name in names:
+        if not (SYS_NET / name).is_dir():
+            keep_of(name, {"before": {}})
+        elif name in carrying(config["management_address"]):
+            found.append(State(name, "interface", "refused", "it carries SSH or the default route"))
+        else:
+            found += restore_interface(name, config)
+    return found
+
+
+def restore_interface(name: str, config: Config) -> list[State]:
+    """One interface, the last setting first. What is refused stays kept, and failed."""
+    kept = kept_of(name)
+    if name not in names_of(config):
+        config = {**config, "interfaces": [kept.get("own", {"name": name})]}
+    settings = [one for one in settings_of(name, config) if one.name in kept["before"]][::-1]
+    states = {one.name: give_back(name, one, kept["before"][one.name]) for one in settings}
+    for one in settings:
+        # Once more: trust follows from the map of DSCPs, where a driver has no order of its own.
+        if states[one.name].state == "failed":
+            states[one.name] = give_back(name, one, kept["before"][one.name])
+    for state in states.values():
+        if state.state == "restored":
+            del kept["before"][state.setting]
+    keep_of(name, kept)
+    return list(states.values())
+
+
+def give_back(name: str, setting: Setting, before: object) -> State:
+    """Bring one setting back to what it was."""
+    try:
+        if json.loads(json.dumps(setting.read())) != before:
+            setting.write(before)
+    except RefusedError as refused:
+        return State(name, setting.name, "failed", str(refused))
+    return State(name, setting.name, "restored", changed=True)
+
+
+def changed_interfaces() -> list[str]:
+    """The interfaces of which something is kept."""
+    return sorted(path.name for path in BEFORE.glob("[!.]*"))
 
 
 # Keeping it
@@ -560,14 +699,18 @@ def keep(name: str) -> int:
 
 
 def main() -> int:
-    """`check` says how everything stands and judges nothing; `keep` stays."""
+    """`check` says how everything stands and judges nothing; `keep` stays; `restore` ends it."""
     if sys.argv[1:] == ["check"]:
         for state in bring_all(load_config(), dry_run=True):
             print(state)
         return 0
     if len(sys.argv) == 3 and sys.argv[1] == "keep":
         return keep(sys.argv[2])
-    print("usage: causeway-roce check | keep INTERFACE", file=sys.stderr)
+    if sys.argv[1:] == ["restore"]:
+        states = restore_all(load_config(), changed_interfaces())
+        print(*states, sep="\n")
+        return 0 if all(state.state == "restored" for state in states) else STAYS
+    print("usage: causeway-roce check | keep INTERFACE | restore", file=sys.stderr)
     return 2
 
 

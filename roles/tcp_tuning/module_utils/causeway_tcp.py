@@ -180,7 +180,8 @@ def replace_route(network: ipaddress.IPv4Network, base: dict[str, Any], metrics:
     exact = target(base) == network
     owner = ["proto", str(base["protocol"]) if exact else PROTOCOL]
     metric = ["metric", str(base["metric"])] if exact and "metric" in base else []
-    extra = ["congctl", metrics["congestion"]] + (["mtu", str(metrics["mtu"])] if "mtu" in metrics else [])
+    words = {"congestion": "congctl", "mtu": "mtu"}
+    extra = [word for key, value in metrics.items() for word in (words[key], str(value))]
     run("ip", "route", "replace", str(network), *via, "dev", base["dev"], *owner, *metric, *extra)
 
 
@@ -192,6 +193,21 @@ def remove_route(cidr: str, dry_run: bool) -> bool:
     if not dry_run:
         run("ip", "route", "del", cidr, "proto", PROTOCOL)
     return True
+
+
+def give_back() -> list[str]:
+    """Take our routes away, and our metrics off routes of others; what could not be, in words."""
+    problems = []
+    for wanted in json.loads(ROUTES_FILE.read_text()):
+        network = ipaddress.IPv4Network(wanted["cidr"])
+        try:
+            remove_route(wanted["cidr"], dry_run=False)
+            for route in main_table():
+                if target(route) == network and route_metrics(route).get("congestion"):
+                    replace_route(network, route, {})
+        except RefusedError as refused:
+            problems.append(f"route {wanted['cidr']}: {refused}")
+    return problems
 
 
 def watch() -> None:
@@ -239,4 +255,7 @@ def write(path: Path, text: str, dry_run: bool) -> bool:
 
 
 if __name__ == "__main__":
-    watch()
+    if sys.argv[1:] == ["restore"]:
+        print(*give_back(), sep="\n")
+    else:
+        watch()
