@@ -214,8 +214,9 @@ def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
 ) -> None:
     declared = declaration(checkout, machines) | {"discovery": {"kind": "consul"}}
     declared["regions"][0]["provider"]["ssh_user"] = "admin"
-    hosts = declared["regions"][0]["pools"][0]["hosts"]
-    address = hosts.pop(0)["address"]
+    pool = declared["regions"][0]["pools"][0]
+    hosts = pool["hosts"]
+    pool["count"], address = 1, hosts.pop(0)["address"]
     checkout.declare(declared)
     printed = checkout.up(expect=1)
     assert f"{hosts[0]['address']} is hall-control-1, and would be hall-control-0" in printed

@@ -13,6 +13,7 @@ carries SSH or the default route is never touched. What a device cannot do is na
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -517,6 +518,8 @@ def keep_of(name: str, kept: dict[str, Any]) -> None:
     """Keep that; nothing where nothing is left of it."""
     if not kept["before"]:
         (BEFORE / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # other interfaces have theirs there, or nobody ever had
+            BEFORE.rmdir()
         return
     BEFORE.mkdir(parents=True, exist_ok=True)
     part = BEFORE / f".{name}.{os.getpid()}"
