@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.drift.kinds import KINDS
-from tests.integration.checkout import Checkout, commit, two_regions
+from tests.integration.checkout import Checkout, commit, two_regions, wait_for
 from tests.seed import SEED
 
 PROVES = ("drift",)
@@ -462,6 +462,23 @@ def test_any_ten_at_once_are_found_and_gone_after_one_repair(
     repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
     left = {name: found(report) for name, report in scan(standing).items() if report["state"] != "clean"}
     assert not left, f"seed {seed}"
+
+
+def test_a_repair_that_shuts_the_way_in_is_undone_by_the_node(
+    standing: Checkout, after: dict[str, Report]
+) -> None:
+    """What somebody wrote for sshd has been read by nobody, until a repair has sshd read its files."""
+    assert after
+    office, ours = (f"/etc/ssh/sshd_config.d/{name}" for name in ("01-office.conf", "00-causeway.conf"))
+    drift(standing, B, f"echo AllowUsers office > {office} && echo MaxAuthTries 9 >> {ours}")
+    text = repair(standing, "--limit", B, "-e", "base_sshd_trial_s=15", expect=4)
+    assert "Come back, or have the node undo it" in text
+    there = f"test -e {office} && echo there || true"
+    wait_for(lambda: not standing.on_node(B, "sh", "-c", there), "the node to put its files back", 120)
+    assert {report["state"] for report in scan(standing).values()} == {"clean"}
+    undone = standing.on_node(B, "journalctl", "--unit", "causeway-sshd-undo", "--output", "cat")
+    assert "nobody came back" in undone
+    assert standing.on_node(B, "sh", "-c", "cat /var/lib/causeway/aside/sshd-*/sshd_config.d/01-office.conf")
 
 
 def test_a_roll_out_does_not_bless_what_no_task_of_it_made(
