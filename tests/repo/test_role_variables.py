@@ -25,8 +25,7 @@ ANSIBLES = {
 """What Ansible itself gives to every task."""
 FUNCTIONS = {"lookup", "query", "range", "dict", "namespace", "undef"}
 TOLD = {"forget_hosts", "forget_lossy", "forget_let_go", "forget_refill", "forget_until", "leave_node_goes"}
-"""Which nodes are gone for good, or go: what playbooks/forget.yml and leave.yml tell, once, and no role's work
-depends on."""
+"""Which nodes are gone for good, or go: playbooks/forget.yml and leave.yml tell it, once."""
 OTHERS = {
     *("hostvars", "groups"),
     *("ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch", "play_hosts"),
