@@ -213,7 +213,7 @@ class Run:
 
 
 def failures(log: Path) -> list[str]:
-    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, verifications."""
+    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
     lines = log.read_text(errors="replace").splitlines()
     found = [line.removeprefix("E ").strip()[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)]
     return list(dict.fromkeys(found))[:SHOWN_FAILURES]
