@@ -40,7 +40,10 @@ def answering(contract: Contract, declared: Machines) -> list[str]:
     CausewayError where others would take on names of theirs: what is known of a machine is kept by its name.
     """
     known = machines_of(contract.model_dump(mode="json"))
-    stays = _new_names(known, load_identities(contract.stack), declared)
+    identities: dict[str, str] = {}
+    with suppress(CausewayError):  # a file that cannot be read is written anew by the same update
+        identities = load_identities(contract.stack)
+    stays = _new_names(known, identities, declared)
     _require_names(known, stays)
     out = [name for name, new_name in stays.items() if new_name is None]
     if not out:
