@@ -89,7 +89,7 @@ def _chosen(declared: Declared, names: list[str]) -> tuple[str, ...]:
 
 
 def _ports(declared: Declared, is_json: bool) -> ExitCode:
-    rows = openings(declared.contract, declared.plan.endpoints)
+    rows = openings(declared.contract, declared.plan.endpoints, declared.plan.destinations)
     if is_json:
         print(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))
     else:

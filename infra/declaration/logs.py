@@ -1,10 +1,11 @@
 """Logs: where the nodes' journals are kept, and for how long."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from infra.declaration.base import Float, Int, Spec
+from infra.declaration.remote import RemoteSpec
 
 
 class VictoriaLogs(Spec):
@@ -21,5 +22,17 @@ class VictoriaLogs(Spec):
     """Room on each node's disk for what could not be sent yet."""
 
 
-LogsSpec = VictoriaLogs
-"""What `monitoring.logs` may be; another kind joins here, told apart by `kind`."""
+class ExternalLogs(RemoteSpec):
+    """A store of the site's own, to which every node sends; none is placed."""
+
+    what: ClassVar = "the store of logs"
+    kind: Literal["external"]
+    """A store of yours."""
+    protocol: Literal["loki", "jsonlines"]
+    """`loki` for its push API, as Loki and others take it; `jsonlines` for an object a line, posted."""
+    queue_mib: Int = Field(default=256, ge=16, le=65_536)
+    """Room on each node's disk for what could not be sent yet."""
+
+
+LogsSpec = Annotated[VictoriaLogs | ExternalLogs, Field(discriminator="kind")]
+"""What `monitoring.logs` may be, told apart by `kind`."""

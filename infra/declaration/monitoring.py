@@ -16,6 +16,7 @@ from infra.declaration.base import (
     UserName,
 )
 from infra.declaration.logs import LogsSpec
+from infra.declaration.remote import RemoteSpec
 
 Severity = Literal["page", "ticket"]
 
@@ -93,6 +94,12 @@ class GrafanaSpec(Spec):
     <https://apt.grafana.com/gpg.key>."""
 
 
+class RemoteWriteSpec(RemoteSpec):
+    """A receiver of the site's own, by Prometheus' remote-write protocol."""
+
+    what: ClassVar = "the receiver of metrics"
+
+
 class PrometheusMonitoring(Spec):
     """Prometheus: a server and alerts in every region, a view of all of them in one."""
 
@@ -109,6 +116,8 @@ class PrometheusMonitoring(Spec):
     """Hours that a region may be cut off for, without a gap in what the global region knows afterwards."""
     receivers: tuple[Receiver, ...] = ()
     """Who is told of alerts."""
+    remote_write: RemoteWriteSpec | None = None
+    """Who is sent what the global region gets, by every region itself; unset means nobody."""
     grafana: GrafanaSpec | None = None
     """Where dashboards are looked at; unset means in a Grafana of yours, or nowhere."""
     logs: LogsSpec | None = None

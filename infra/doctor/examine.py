@@ -84,7 +84,7 @@ class Declared:
                 with_key.append(host)
             else:
                 without[host] = _no_key(region.ssh_private_key_file)
-        asked = questions(self.contract, self.plan.endpoints)
+        asked = questions(self.contract, self.plan.endpoints, self.plan.destinations)
         found: dict[str, Looked | str] = dict(without)
         known = ssh.known_hosts(self.contract, self.host_keys)
         requests = requests_of(self.contract, tuple(with_key), self.plan.endpoints, asked)

@@ -330,7 +330,10 @@ def sites(request: dict[str, Any]) -> dict[str, Any]:
         one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         one.setblocking(False)
         open_ones.append(one)
-        status = one.connect_ex((address, port))
+        try:
+            status = one.connect_ex((address, port))
+        except OSError:  # a name that nobody knows
+            status = errno.EHOSTUNREACH
         if status == errno.EINPROGRESS:
             waiting.register(one, select.POLLOUT)
             number_of[one.fileno()] = (number, one)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.doctor.examine import Examined
-from infra.doctor.sites import Opening
+from infra.doctor.sites import OUTSIDE, Opening
 from infra.errors import shown
 from infra.ground.machine import Finding, Grade
 from infra.ground.names import ranges, some
@@ -124,7 +124,7 @@ def openings_table(rows: Sequence[Opening]) -> Table:
     for column in ("what listens", "protocol", "ports", "on", "asked by", "between sites"):
         table.add_column(column)
     for row in rows:
-        on_links = " (links)" if row.network == "wan" else ""
+        where = {"wan": " (links)", OUTSIDE: " (outside)"}.get(row.network, "")
         between = "yes" if row.between_sites else ""
-        table.add_row(row.name, row.protocol, row.ports, row.on + on_links, row.sources, between)
+        table.add_row(row.name, row.protocol, row.ports, row.on + where, row.sources, between)
     return table

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from infra.capabilities.wan.section import WanSection
 from infra.ground.contract import Contract
-from infra.ground.endpoint import Endpoint, HostSet
+from infra.ground.endpoint import Destination, Endpoint, HostSet
 from infra.ground.machine import Finding, Machine, in_the_way
 from infra.ground.names import some
 
 WITHOUT_PORTS = "–"
+OUTSIDE, NO_REGION = "outside", ""
+"""In place of a network, and of a region: what is no node of the cluster. Regions have names."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Opening:
 
 @dataclass(frozen=True)
 class Question:
-    """A port of another site that is asked whether anything comes back from it."""
+    """A port of another site, or of `NO_REGION`, that is asked whether anything comes back from it."""
 
     endpoint: str
     region: str
@@ -37,7 +39,9 @@ class Question:
     port: int
 
 
-def openings(contract: Contract, endpoints: Iterable[Endpoint]) -> list[Opening]:
+def openings(
+    contract: Contract, endpoints: Iterable[Endpoint], destinations: Iterable[Destination] = ()
+) -> list[Opening]:
     """All that has to be open, by the name of what listens."""
     rows = []
     for one in endpoints:
@@ -48,6 +52,9 @@ def openings(contract: Contract, endpoints: Iterable[Endpoint]) -> list[Opening]
         between = any(a != b for a in listening for b in asking)
         on, sources = said(contract, one.on), said(contract, one.sources)
         rows += [Opening(one.name, each, ports, on, sources, one.network, between) for each in one.protocols]
+    for far in destinations:
+        sources = said(contract, far.sources)
+        rows.append(Opening(far.name, "tcp", str(far.port), far.host, sources, OUTSIDE, between_sites=False))
     return sorted(dict.fromkeys(rows), key=lambda row: (row.name, row.protocol, row.ports))
 
 
@@ -66,10 +73,13 @@ def _places(contract: Contract, hosts: HostSet) -> set[str]:
     return {contract.region_of(host) for host in contract.members(hosts)}
 
 
-def questions(contract: Contract, endpoints: Iterable[Endpoint]) -> dict[str, list[Question]]:
+def questions(
+    contract: Contract, endpoints: Iterable[Endpoint], destinations: Iterable[Destination] = ()
+) -> dict[str, list[Question]]:
     """Host → what it asks: the first machine of a region one machine for each TCP port of another region.
 
-    Not where gateways of ours are to make the way between the two: there is none yet.
+    Not where gateways of ours are to make the way between the two: there is none yet. What is outside of all
+    regions is asked by the first machine of each region that is to send there.
     """
     listening = [
         one for one in endpoints if "tcp" in one.protocols and one.network == "management" and one.ports
@@ -81,6 +91,11 @@ def questions(contract: Contract, endpoints: Iterable[Endpoint]) -> dict[str, li
         found[contract.region_hosts(region)[0]] = [
             question for far in others for question in _of_region(contract, region, far, listening)
         ]
+        for one in destinations:
+            own = [host for host in contract.members(one.sources) if contract.region_of(host) == region]
+            if own:
+                question = Question(one.name, NO_REGION, one.host, one.host, one.port)
+                found.setdefault(own[0], []).append(question)
     return found
 
 
@@ -104,6 +119,9 @@ def unanswered(asked: list[Question], machine: Machine) -> Iterator[Finding]:
     silent = [asked[number] for number in machine.closed if number < len(asked)]
     for region in dict.fromkeys(question.region for question in asked):
         of_region = [question for question in silent if question.region == region]
+        if region == NO_REGION:
+            yield from (_unanswered_outside(one) for one in of_region)
+            continue
         if len(of_region) == sum(question.region == region for question in asked):
             yield in_the_way(
                 "sites",
@@ -117,3 +135,11 @@ def unanswered(asked: list[Question], machine: Machine) -> Iterator[Finding]:
                 f"nothing comes back from TCP port {one.port} ({one.endpoint}) of {one.host}",
                 "open it between the sites; `causeway doctor --ports` lists all",
             )
+
+
+def _unanswered_outside(one: Question) -> Finding:
+    return in_the_way(
+        "sites",
+        f"nothing comes back from TCP port {one.port} of {one.host} ({one.endpoint})",
+        "open the way out to it, and see that its name is known here",
+    )

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from infra.declaration import ClusterSpec
 from infra.declaration.base import Spec
 from infra.ground.contract import Contract, Section
-from infra.ground.endpoint import Endpoint, HostSet
+from infra.ground.endpoint import Destination, Endpoint, HostSet
 from infra.ground.nodes import Nodes
 from infra.ground.rule import Rule
 
@@ -135,6 +135,10 @@ class Capability(Generic[P]):
 
     def endpoints(self, plan: P, planned: Planned) -> tuple[Endpoint, ...]:
         """What listens on hosts for it."""
+        return ()
+
+    def destinations(self, plan: P) -> tuple[Destination, ...]:
+        """What hosts send to that is outside of the cluster."""
         return ()
 
     def finish(self, plan: P, planned: Planned) -> P:

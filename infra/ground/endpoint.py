@@ -85,6 +85,17 @@ class Probe:
 
 
 @dataclass(frozen=True)
+class Destination:
+    """Something outside of the cluster that hosts send to, by TCP."""
+
+    name: str
+    sources: HostSet
+    host: str
+    """A DNS name or an IPv4 address."""
+    port: int
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Something that listens. `name` is unique together with `on`."""
 

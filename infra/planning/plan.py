@@ -10,7 +10,7 @@ from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.ground import addresses
 from infra.ground.capability import Capability, Planned, SecretKind
 from infra.ground.contract import Section
-from infra.ground.endpoint import Endpoint
+from infra.ground.endpoint import Destination, Endpoint
 from infra.ground.nodes import Nodes, PlannedNode
 
 P = TypeVar("P")
@@ -25,6 +25,8 @@ class Plan(Nodes):
     sections: dict[str, Section]
     """Capability → what of that is in the contract."""
     endpoints: tuple[Endpoint, ...]
+    destinations: tuple[Destination, ...]
+    """Outside of the cluster."""
     secrets: dict[str, SecretKind]
     """Name → kind of those that all regions share."""
     resources: dict[str, int]
@@ -47,24 +49,31 @@ def make_plan(spec: ClusterSpec) -> Plan:
     declared = [one for one in capabilities() if one.name in plans]
     secrets = {one.name: one.secrets(plans[one.name]) for one in declared}
     resources = Counter(_resource_counts(spec))
+    counted = set[str]()
     for one in declared:
         resources.update(one.resources(plans[one.name]))
-        resources.update({one.name: len(secrets[one.name])} if secrets[one.name] else {})
+        own = secrets[one.name].keys() - counted
+        resources.update({one.name: len(own)} if own else {})
+        counted |= own
     return Plan(
         nodes=nodes,
         plans=plans,
         sections=sections,
         endpoints=endpoints,
+        destinations=tuple(found for one in declared for found in one.destinations(plans[one.name])),
         secrets=one_owner_each(secrets),
         resources=dict(resources),
     )
 
 
 def one_owner_each(secrets: Mapping[str, Mapping[str, SecretKind]]) -> dict[str, SecretKind]:
-    """Name → kind of the secrets of all capabilities; ValueError where two name one alike."""
+    """Name → kind of the secrets of all capabilities; ValueError where two name one alike.
+
+    What the user gives is the user's, and may be read by several.
+    """
     owners: dict[str, str] = {}
     for capability, own in secrets.items():
-        for name in own:
+        for name in (name for name, kind in own.items() if kind != "given"):
             if (other := owners.setdefault(name, capability)) != capability:
                 raise ValueError(f"secret {name} is one of {other} and one of {capability}; one renames it")
     return {name: kind for own in secrets.values() for name, kind in own.items()}

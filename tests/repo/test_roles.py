@@ -164,7 +164,10 @@ def test_the_default_scenario_sets_no_variable(role: Path) -> None:
 def test_the_alternative_scenario_changes_most(name: str) -> None:
     file = tried_by(ROOT / "roles" / name, "alternative")
     assert file
-    changed = load(file)["provisioner"]["inventory"]["group_vars"][f"feature_{name}"]
+    inventory = load(file)["provisioner"]["inventory"]
+    changed = dict(inventory["group_vars"][f"feature_{name}"])
+    for of_host in inventory.get("host_vars", {}).values():
+        changed |= {key: value for key, value in of_host.items() if key.startswith(f"{name}_")}
     values = defaults(ROOT / "roles" / name)
     assert {name for name in changed if not name.startswith("ansible_")} <= set(values)
     different = [name for name in values if name in changed and changed[name] != values[name]]

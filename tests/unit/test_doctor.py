@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import socket
 from contextlib import suppress
 from dataclasses import replace
 from ipaddress import IPv4Interface
@@ -21,13 +22,14 @@ from infra.doctor import examine, trip
 from infra.doctor.answer import read
 from infra.doctor.examine import Declared, Examined
 from infra.doctor.judge import MOST_FINDINGS, grade_of, judge
+from infra.doctor.look import sites
 from infra.doctor.report import as_json, groups, impossible_words, print_reports
-from infra.doctor.sites import Question, openings, questions
+from infra.doctor.sites import NO_REGION, Question, openings, questions
 from infra.doctor.wanted import ports_of, requests_of, roles_of
 from infra.drift.assembly import packed_files
 from infra.drift.manifest import Manifest, RoleManifest
 from infra.errors import HARMFUL, CausewayError, ExitCode
-from infra.ground.endpoint import EVERYONE, HostSet
+from infra.ground.endpoint import EVERYONE, Destination, HostSet
 from infra.ground.machine import Finding, Grade, Machine, impossible, in_the_way
 from infra.inventory.roles import role_order
 from infra.inventory.writes import written_by
@@ -379,6 +381,37 @@ def test_a_site_that_is_silent_is_one_finding_and_a_closed_port_another() -> Non
         "sites: nothing comes back from TCP port 8300 (consul-rpc) of shanghai-control-0"
     ]
     assert told(Grade.IN_THE_WAY, "tokyo-control-0", asked) == []
+
+
+def test_what_is_outside_of_the_cluster_is_asked_by_one_machine_of_each_region_that_sends_there() -> None:
+    everybody = Destination("logs", EVERYONE, "logs.example.org", 3100)
+    edge = Destination("remote-write", HostSet(hosts=("shanghai-edge-0",)), "192.0.2.7", 443)
+    asked = questions(STACK.contract, STACK.plan.endpoints, [everybody, edge])
+    outside = {
+        host: [(one.host, one.port) for one in asks if one.region == NO_REGION]
+        for host, asks in asked.items()
+    }
+    assert outside == {
+        "tokyo-control-0": [("logs.example.org", 3100)],
+        "shanghai-control-0": [("logs.example.org", 3100)],
+        "shanghai-edge-0": [("192.0.2.7", 443)],
+    }
+    assert told(Grade.IN_THE_WAY, "tokyo-control-0", asked["tokyo-control-0"], closed=[0]) == [
+        "sites: nothing comes back from TCP port 3100 of logs.example.org (logs)"
+    ]
+    rows = {row.name: row for row in openings(STACK.contract, [], [everybody, edge])}
+    assert (rows["logs"].on, rows["logs"].sources, rows["logs"].ports) == (
+        "logs.example.org",
+        "every node",
+        "3100",
+    )
+    assert rows["remote-write"].sources == "shanghai-edge-0"
+
+
+def test_a_name_that_nobody_knows_is_a_port_that_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = ["127.0.0.1", server.getsockname()[1]]
+        assert sites({"sites": [there, ["nobody.invalid", 443]]}) == {"closed": [1]}
 
 
 def test_one_machine_of_a_region_asks_others_where_no_gateway_of_ours_makes_the_way() -> None:

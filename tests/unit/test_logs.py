@@ -9,16 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.capabilities import variables
+from infra.capabilities import roles, variables
 from infra.capabilities.logs import commands
-from infra.capabilities.logs.section import LogsSection
+from infra.capabilities.logs.languages import QUERIES, language
+from infra.capabilities.logs.section import AUTHORITY, LogsSection
 from infra.declaration import ClusterSpec
 from infra.errors import HARMFUL, BadInputError, CausewayError, ExitCode
 from infra.ground.contract import Contract
+from infra.ground.remote import query_url
+from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from tests.unit.test_monitoring import contract_of
+from tests.unit.test_monitoring import contract_of, spec_of
 
+EXTERNAL = {
+    "kind": "external",
+    "protocol": "loki",
+    "url": "https://logs.example.org/loki/api/v1/push",
+    "username": "causeway",
+    "password_secret": "log-store",
+    "ca_file": "keys/ca.pem",
+}
 LOGS = {"kind": "victorialogs", "retention_days": 7, "size_gib": 2}
 
 
@@ -33,6 +44,66 @@ def test_a_region_keeps_its_own_lines_beside_its_metrics_where_it_can(control: i
         assert contract.region_of(stores[name]) == name
         assert stores[name] == f"{name}-control-{min(control, 2) - 1}"
         assert told[f"region_{name}"]["log_shipper_store"] == str(contract.hosts[stores[name]].address)
+
+
+@given(control=st.integers(1, 3), count=st.integers(1, 3), known=st.booleans())
+def test_a_store_of_the_sites_own_is_sent_to_by_all_and_nothing_is_placed_for_it(
+    control: int, count: int, known: bool
+) -> None:
+    names = [f"r{number}" for number in range(count)]
+    links = [("r0", name) for name in names[1:]]
+    declared = EXTERNAL if known else {**EXTERNAL, "username": None, "password_secret": None}
+    spec = spec_of(dict.fromkeys(names, (control, 1)), links, logs=declared)
+    plan = make_plan(spec)
+    contract = build_contract(spec, plan, "s")
+    assert not list(role_hosts(contract, "log_store"))
+    assert set(role_hosts(contract, "log_shipper")) == set(contract.hosts)
+    assert not [one.name for one in plan.endpoints if one.name.startswith("log")]
+    assert AUTHORITY not in plan.secrets
+    assert ("given-log-store" in plan.secrets) == known
+    assert {("logs", "logs.example.org", 443)} == {
+        (one.name, one.host, one.port) for one in plan.destinations
+    }
+    told = variables(contract)["log_shipper"]
+    assert set(told) == {f"region_{name}" for name in names}
+    for name in names:
+        own = told[f"region_{name}"]
+        assert (own["log_shipper_region"], own["log_shipper_url"]) == (name, EXTERNAL["url"])
+        assert own["log_shipper_password_file"].endswith("/given-log-store" if known else "")
+    kinds = roles()["log_shipper"].secrets(contract, "r0-gpu-0")
+    assert kinds == ({"given-log-store": "given"} if known else {})
+    assert list(roles()["log_shipper"].files(contract)) == ["keys/ca.pem"]
+
+
+@pytest.mark.parametrize(
+    ("url", "query", "understood"),
+    [
+        ("https://a/loki/api/v1/push", "https://a/loki/api/v1/query_range", "logql"),
+        ("https://a/x/loki/api/v1/push", "https://a/x/loki/api/v1/query_range", "logql"),
+        ("https://a/insert/loki/api/v1/push?_msg=x", "https://a/select/logsql/query", "logsql"),
+        ("https://a:9428/insert/jsonline?_time_field=time", "https://a:9428/select/logsql/query", "logsql"),
+        ("https://a/somewhere", "", None),
+    ],
+)
+def test_where_a_store_is_asked_follows_from_where_it_takes_lines(
+    url: str, query: str, understood: str | None
+) -> None:
+    assert query_url(url, "", QUERIES) == query
+    assert language(query) == understood
+    assert query_url(url, "https://b/select/logsql/query", QUERIES) == "https://b/select/logsql/query"
+
+
+def test_a_store_of_the_sites_own_is_not_asked_by_the_command(asked: dict[str, Any]) -> None:
+    asked["contract"].sections["logs"] = contract_of({"r0": (1, 1)}, [], logs=EXTERNAL).need(LogsSection)
+    with pytest.raises(BadInputError, match=r"a store of your own, https://logs\.example\.org"):
+        run()
+
+
+def test_a_secret_that_several_name_is_counted_once() -> None:
+    spec = spec_of({"r0": (1, 1)}, [], logs={**EXTERNAL, "password_secret": "hook"})
+    plan = make_plan(spec)
+    assert plan.secrets == {"monitoring-ca": "authority", "given-hook": "given"}
+    assert plan.resources["monitoring"] + plan.resources.get("logs", 0) == len(plan.secrets)
 
 
 def test_without_logs_nobody_is_told_of_them() -> None:

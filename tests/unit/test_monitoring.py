@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from infra.capabilities import host_variables, variables
+from infra.capabilities import host_variables, roles, variables
 from infra.capabilities.monitoring import commands, state
 from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.wan.section import WanSection
@@ -27,9 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 MONITORING = {"kind": "prometheus", "receivers": [{"name": "ops", "kind": "webhook", "url_secret": "hook"}]}
 
 
-def contract_of(
+def spec_of(
     regions: dict[str, tuple[int, int]], links: list[tuple[str, str]], **monitoring: Any
-) -> Contract:
+) -> ClusterSpec:
     """Region → control and GPU nodes."""
     gpu = {"gpus": 8, "gpu_model": "h100-sxm"}
     declared = {
@@ -58,7 +58,14 @@ def contract_of(
         ],
         "monitoring": MONITORING | monitoring,
     }
-    spec = ClusterSpec.model_validate(declared)
+    return ClusterSpec.model_validate(declared)
+
+
+def contract_of(
+    regions: dict[str, tuple[int, int]], links: list[tuple[str, str]], **monitoring: Any
+) -> Contract:
+    """The contract of such a cluster, as stack `s`."""
+    spec = spec_of(regions, links, **monitoring)
     return build_contract(spec, make_plan(spec), "s")
 
 
@@ -96,6 +103,28 @@ def test_every_region_is_watched_by_another_and_sends_within_its_class(count: in
         for other in own[region.server]["prometheus_watched_regions"]
     ]
     assert sorted(every) == sorted(names if count > 1 else [])
+
+
+@given(count=st.integers(1, 3), known=st.booleans(), shared=st.booleans())
+def test_every_region_sends_to_the_sites_own_receiver_itself(count: int, known: bool, shared: bool) -> None:
+    names = [f"r{number}" for number in range(count)]
+    by_name = {"username": "causeway", "password_secret": "hook" if shared else "metrics"} if known else {}
+    far = {"url": "https://metrics.example.org:8443/api/v1/write", "ca_file": "keys/ca.pem", **by_name}
+    spec = spec_of(dict.fromkeys(names, (1, 1)), list(itertools.pairwise(names)), remote_write=far)
+    plan = make_plan(spec)
+    contract = build_contract(spec, plan, "s")
+    section, own = contract.need(MonitoringSection), host_variables(contract)
+    servers = tuple(region.server for region in section.regions.values())
+    (outside,) = plan.destinations
+    assert (outside.host, outside.port, outside.sources.hosts) == ("metrics.example.org", 8443, servers)
+    secret = f"given-{by_name['password_secret']}" if known else ""
+    for server in servers:
+        assert own[server]["prometheus_remote_write_url"] == far["url"]
+        assert own[server]["prometheus_remote_write_password_file"].endswith(f"/{secret}" if secret else "")
+        assert bool(own[server]["prometheus_remote_write_password_file"]) == known
+        assert (secret in roles()["prometheus"].secrets(contract, server)) == known
+    assert set(plan.secrets) == {"monitoring-ca", "given-hook", *([secret] if secret else [])}
+    assert plan.resources["monitoring"] == len(plan.secrets)
 
 
 def test_targets_are_what_is_declared_and_each_once() -> None:

@@ -113,6 +113,14 @@ def test_two_capabilities_do_not_share_a_secret_by_accident(secrets: dict[str, d
     assert all(f"one of {owner}" in str(caught.value) for owner in owners[name][:2])
 
 
+def test_what_the_user_gives_may_be_read_by_several_and_is_one_secret() -> None:
+    secrets: dict[str, dict[str, Any]] = {
+        "a": {"given-site": "given"},
+        "b": {"given-site": "given", "key": "random"},
+    }
+    assert one_owner_each(secrets) == {"given-site": "given", "key": "random"}
+
+
 def test_a_secret_from_a_node_goes_with_the_stack_and_is_nowhere_in_its_state(folder: Path) -> None:
     inputs = {"stack": "s", "secret": "token"}
     made = NodeSecretLifecycle().ensure(inputs, {})

@@ -116,6 +116,7 @@ FABRIC: dict[str, Any] = {
             ],
         }
     ],
+    "monitoring": {"kind": "prometheus", "logs": {"kind": "victorialogs"}},
     "storage": [
         {
             "name": "trial", "region": "tokyo", "kind": "ceph", "pools": ["disks"],

@@ -6,11 +6,9 @@ from typing import ClassVar
 from infra.declaration import ClusterSpec
 from infra.declaration.base import is_line
 from infra.ground.problem import Problem, Severity, nearest, show
+from infra.ground.remote import secret_name
 from infra.ground.rules.machines import KEY_TYPES, holds_type
-from infra.ground.rules.names import LABEL
 
-CLUSTER = "cluster"
-"""What no secret can be called: the declaration's key."""
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 """Keys of users may live in a security key as well."""
 
@@ -74,11 +72,7 @@ class SudoAsksSomebody:
             if provider.sudo != "password":
                 hint = "declare `sudo: password` beside it, or take it out"
                 yield Problem(f"{path}.sudo_password_secret", "sudo is to ask for no password", hint=hint)
-            if not LABEL.fullmatch(secret) or secret == CLUSTER:
-                # It is not repeated: it may be the password.
-                message = "cannot be a secret's name (a-z, 0-9 and - inside; cluster is the declaration's)"
-                hint = "give it a name, and set that by `./run exec causeway secret NAME`"
-                yield Problem(f"{path}.sudo_password_secret", message, hint=hint)
+            yield from secret_name(f"{path}.sudo_password_secret", secret)
 
 
 def _complaint(line: str) -> tuple[str, str] | None:

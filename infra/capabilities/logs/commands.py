@@ -103,6 +103,11 @@ def chosen(contract: Contract, arguments: argparse.Namespace) -> dict[str, str]:
             f"stack {contract.stack} keeps no logs",
             hint="declare `logs: {kind: victorialogs}` below `monitoring`",
         )
+    if section.external:
+        raise BadInputError(
+            f"the logs of stack {contract.stack} are in a store of your own, {section.external.url}",
+            hint="ask it in its own language",
+        )
     region = contract.region_of(arguments.node) if arguments.node in contract.hosts else None
     if arguments.region is not None:
         region = _known(arguments.region, section.stores, "a region")

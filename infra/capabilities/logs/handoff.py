@@ -1,15 +1,17 @@
 """The variables of roles `log_store` and `log_shipper`, and what monitoring's Grafana is told of logs."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from infra.capabilities.logs.section import AUTHORITY, SECRETS, LogsSection
+from infra.capabilities.logs.section import AUTHORITY, SECRETS, External, LogsSection
 from infra.capabilities.monitoring.section import AUTHORITY as MONITORING_AUTHORITY
 from infra.capabilities.monitoring.section import SECRETS as MONITORING_SECRETS
 from infra.capabilities.monitoring.section import MonitoringSection, source_uid
-from infra.ground.capability import Role
+from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
+from infra.ground.remote import remote_variables
 from infra.stack import secret_file
 
 
@@ -18,13 +20,24 @@ def _stores(contract: Contract) -> HostSet:
     return HostSet(hosts=tuple(section.stores.values())) if section else NOBODY
 
 
+def _shippers_secrets(contract: Contract, _host: str) -> Mapping[str, SecretKind]:
+    section = contract.need(LogsSection)
+    return section.secrets() if section.external else ALL_SECRETS
+
+
+def _authority(contract: Contract) -> list[str | None]:
+    section = contract.section(LogsSection)
+    return [section.external.ca_file] if section and section.external else []
+
+
 ALL_SECRETS = {**SECRETS, **MONITORING_SECRETS}
 ROLES = (
     Role("log_store", _stores, lambda _contract, _host: ALL_SECRETS),
     Role(
         "log_shipper",
         lambda contract: EVERYONE if contract.section(LogsSection) else NOBODY,
-        lambda _contract, _host: ALL_SECRETS,
+        _shippers_secrets,
+        files=_authority,
     ),
 )
 
@@ -34,6 +47,14 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     section = contract.section(LogsSection)
     if section is None:
         return {}
+    if section.external is not None:
+        told = {"log_shipper_queue_mib": section.queue_mib} | _external(section.external, contract)
+        return {
+            "log_shipper": {
+                group_name("region", region): told | {"log_shipper_region": region}
+                for region in contract.regions
+            }
+        }
     authority, nodes = (str(secret_file(contract.stack, name)) for name in (MONITORING_AUTHORITY, AUTHORITY))
     store = {
         "log_store_authority": authority,
@@ -54,10 +75,18 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     return {"log_store": stores, "log_shipper": shippers}
 
 
+def _external(external: External, contract: Contract) -> dict[str, Any]:
+    return {
+        "log_shipper_protocol": external.protocol,
+        "log_shipper_cluster": contract.cluster,
+        **remote_variables("log_shipper", external, contract.stack),
+    }
+
+
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
     """Where monitoring's Grafana finds the stores."""
     section, monitoring = contract.section(LogsSection), contract.section(MonitoringSection)
-    if section is None or monitoring is None or monitoring.grafana is None:
+    if section is None or section.external or monitoring is None or monitoring.grafana is None:
         return {}
     stores = [
         {

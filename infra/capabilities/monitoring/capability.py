@@ -20,7 +20,8 @@ from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.contract import natural
-from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Probe, Scrape
+from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet, Ports, Probe, Scrape
+from infra.ground.remote import Remote
 
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN, GRAFANA = 9100, 9090, 9093, 9094, 9095, 3000
 """Ports, as these programs are known by."""
@@ -64,6 +65,7 @@ class Monitoring(Capability[MonitoringSection]):
             )
             if shown
             else None,
+            remote_write=Remote.of(declared.remote_write) if declared.remote_write else None,
         )
 
     def endpoints(self, plan: MonitoringSection, planned: Planned) -> tuple[Endpoint, ...]:
@@ -126,17 +128,25 @@ class Monitoring(Capability[MonitoringSection]):
     def secrets(self, plan: MonitoringSection) -> Mapping[str, SecretKind]:
         """The authority, and what receivers name."""
         own = GRAFANA_SECRETS if plan.grafana else {}
-        return {**SECRETS, **own, **dict.fromkeys(plan.given_secrets(), "given")}
+        return {**SECRETS, **own, **plan.senders_secrets(), **dict.fromkeys(plan.given_secrets(), "given")}
 
     def given(self, spec: ClusterSpec) -> Mapping[str, str]:
-        """What receivers name."""
-        receivers = spec.monitoring.receivers if spec.monitoring else ()
-        return {
+        """What receivers name, of alerts and of metrics."""
+        if spec.monitoring is None:
+            return {}
+        receivers, far = spec.monitoring.receivers, spec.monitoring.remote_write
+        sent = {"monitoring.remote_write.password_secret": far.password_secret or ""} if far else {}
+        return {path: name for path, name in sent.items() if name} | {
             f"monitoring.receivers[{index}].{field}": name
             for index, receiver in enumerate(receivers)
             for field in SECRET_FIELDS
             if (name := getattr(receiver, field, None))
         }
+
+    def destinations(self, plan: MonitoringSection) -> tuple[Destination, ...]:
+        """The site's own receiver of metrics, to which every region's server sends."""
+        servers = HostSet(hosts=tuple(region.server for region in plan.regions.values()))
+        return (plan.remote_write.destination("remote-write", servers),) if plan.remote_write else ()
 
     def report(self, plan: MonitoringSection) -> Report:
         """Servers, and what is kept."""
@@ -149,6 +159,8 @@ class Monitoring(Capability[MonitoringSection]):
             text += f"; silence is noticed: {silence}"
         if plan.grafana:
             text += f"\n  Grafana on {plan.grafana.server}, port {GRAFANA}"
+        if plan.remote_write:
+            text += f"\n  what regions record goes to {plan.remote_write.url} as well, a receiver of your own"
         shown = plan.model_dump(mode="json", exclude={"version", "jobs", "probes"})
         return Report(text, {"monitoring": shown})
 

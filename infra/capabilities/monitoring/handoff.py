@@ -22,6 +22,7 @@ from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
+from infra.ground.remote import remote_variables
 from infra.ground.secrets import GIVEN
 from infra.stack import secret_file
 
@@ -55,6 +56,15 @@ def _told(contract: Contract, _host: str) -> dict[str, SecretKind]:
     return {**SECRETS, **dict.fromkeys(section.given_secrets(), "given")}
 
 
+def _servers_secrets(contract: Contract, _host: str) -> dict[str, SecretKind]:
+    return {**SECRETS, **contract.need(MonitoringSection).senders_secrets()}
+
+
+def _receivers_authority(contract: Contract) -> list[str | None]:
+    section = contract.section(MonitoringSection)
+    return [section.remote_write.ca_file] if section and section.remote_write else []
+
+
 def _grafana_key(contract: Contract) -> list[str | None]:
     section = contract.section(MonitoringSection)
     return [section.grafana.key_file] if section and section.grafana else []
@@ -63,7 +73,7 @@ def _grafana_key(contract: Contract) -> list[str | None]:
 ROLES = (
     Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
     Role("alertmanager", _alertmanagers, _told),
-    Role("prometheus", _servers, lambda _contract, _host: SECRETS),
+    Role("prometheus", _servers, _servers_secrets, files=_receivers_authority),
     Role(
         "grafana",
         _grafana_host,
@@ -139,7 +149,11 @@ def _prometheus(name: str, contract: Contract, section: MonitoringSection) -> di
         "prometheus_send_bytes_s": region.write_bytes_s or 0,
         "prometheus_receives": is_global and len(section.regions) > 1,
         "prometheus_out_of_order_h": section.longest_cut_h + OUT_OF_ORDER_MARGIN_H if is_global else 0,
-    }
+    } | (
+        remote_variables("prometheus_remote_write", section.remote_write, contract.stack)
+        if section.remote_write
+        else {}
+    )
 
 
 def _job(job: Job, region: str, contract: Contract) -> dict[str, Any]:

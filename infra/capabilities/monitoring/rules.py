@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from infra.capabilities.monitoring.section import SECRET_FIELDS
+from infra.capabilities.monitoring.section import QUERIES, SECRET_FIELDS
 from infra.capabilities.monitoring.sizes import gib_per_day, nodes
 from infra.declaration import ClusterSpec, MonitoringSpec
 from infra.ground.problem import Problem, Severity, nearest, show
+from infra.ground.remote import problems, secret_name
 from infra.ground.rule import Rule
 from infra.ground.rules.names import LABEL
 
@@ -115,21 +116,25 @@ class ReceiversCanBeTold:
         for index, receiver in enumerate(monitoring.receivers):
             path = f"monitoring.receivers[{index}]"
             for field in SECRET_FIELDS:
-                secret = getattr(receiver, field, None)
-                if secret is None:
+                if (secret := getattr(receiver, field, None)) is None:
                     continue
-                if "://" in secret:
-                    message = "is a URL, and a declaration holds no secret"
-                    hint = "give it a name, and set that by `./run exec causeway secret NAME`"
-                    yield Problem(f"{path}.{field}", message, hint=hint)
-                elif not LABEL.fullmatch(secret) or secret == CLUSTER:
-                    allowed = "a-z, 0-9 and - inside; cluster is the declaration's"
-                    message = f"{show(secret)} cannot be a secret's name ({allowed})"
-                    yield Problem(f"{path}.{field}", message, show(secret))
+                yield from secret_name(f"{path}.{field}", secret)
             named = getattr(receiver, "username", None), getattr(receiver, "password_secret", None)
             if any(named) and not all(named):
                 missing = "password_secret" if named[0] else "username"
                 yield Problem(path, f"has no {missing}", hint="a mail server asks for both, or for none")
+
+
+class MetricsCanBeSent:
+    """Recorded series go to a URL, by a name and a password that nobody else reads."""
+
+    id: ClassVar[str] = "monitoring-remote-write"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """The URLs and secrets of a receiver of the site's own."""
+        if spec.monitoring is not None and (far := spec.monitoring.remote_write) is not None:
+            yield from problems("monitoring.remote_write", far, QUERIES)
 
 
 class SomebodyIsTold:
@@ -151,8 +156,6 @@ class SomebodyIsTold:
             yield Problem("monitoring.receivers", message, hint=hint)
 
 
-CLUSTER = "cluster"
-"""The declaration itself, beside which secrets stand in the stack's file."""
 RESERVED = ("nobody", "dead-man")
 """Receivers that are there in any case."""
 RULES: tuple[Rule, ...] = (
@@ -160,6 +163,7 @@ RULES: tuple[Rule, ...] = (
     GlobalRegionIsReached(),
     RetentionFits(),
     ReceiversCanBeTold(),
+    MetricsCanBeSent(),
     SomebodyIsTold(),
 )
 

@@ -9,6 +9,7 @@ from infra.files import value_hash
 from infra.ground.capability import SecretKind
 from infra.ground.contract import Part, Section
 from infra.ground.endpoint import HostSet
+from infra.ground.remote import Queries, Remote
 from infra.ground.secrets import GIVEN
 
 AUTHORITY = "monitoring-ca"
@@ -22,6 +23,8 @@ SECRET_FIELDS = ("url_secret", "password_secret")
 """Fields of receivers that name a secret."""
 
 
+QUERIES: Queries = {"/api/v1/write": "/api/v1/query", "/api/v1/push": "/prometheus/api/v1/query"}
+"""Where series are taken (Prometheus, VictoriaMetrics; Mimir) → where the same server is asked for them."""
 LONGEST_REGION = 20
 """Of a region's name in what Grafana calls its data sources by."""
 
@@ -114,11 +117,17 @@ class MonitoringSection(Section):
     jobs: tuple[Job, ...]
     probes: tuple[LocalProbe, ...]
     grafana: Grafana | None = None
+    remote_write: Remote | None = None
 
     def given_secrets(self) -> tuple[str, ...]:
         """Names of those by which receivers are told, each once."""
         fields = (one[field] for one in self.receivers for field in SECRET_FIELDS if field in one)
         return tuple(dict.fromkeys(GIVEN + name for name in fields))
+
+    def senders_secrets(self) -> Mapping[str, SecretKind]:
+        """The password by which metrics are sent to a receiver of the site's own."""
+        secret = self.remote_write.given_secret if self.remote_write else ""
+        return {secret: "given"} if secret else {}
 
     def watches(self, region: str) -> tuple[str, ...]:
         """The regions whose silence is noticed in this one."""

@@ -3,17 +3,56 @@
 import re
 import time
 import uuid
+from typing import Any
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, run_anew
+from infra.capabilities.logs.languages import QUERIES, language
+from infra.ground.remote import query_url
+from tests.verify.support import Expect, VerdictRecorder, ask, run_anew
 
 UNIT = "causeway-log-shipper"
 DATA = "/var/lib/causeway-log-shipper"
 PATIENCE_S = 60
 """Lines are collected for a second; the rest is a busy node, and a store that has just been restarted."""
 pytestmark = pytest.mark.deadline(PATIENCE_S + 20)
+
+FOLDER = "/etc/causeway-logs/shipper"
+FIND = """
+import json, os, ssl, sys, time, urllib.error, urllib.parse, urllib.request
+url, language, mark, node, folder, patience_s = sys.argv[1:7]
+authority, login = folder + "/external-ca.pem", folder + "/login.conf"
+context = ssl.create_default_context(cafile=authority if os.path.exists(authority) else None)
+headers = {}
+if os.path.exists(login):
+    name, _, value = open(login).read().strip().strip('"').partition(": ")
+    headers[name] = value
+now = int(time.time())
+if language == "logql":
+    words = {"query": '{node="%s"} |= "%s"' % (node, mark), "start": str((now - 600) * 10**9)}
+else:
+    words = {"query": '_time:10m node:="%s" "%s"' % (node, mark)}
+asked = urllib.request.Request(url + "?" + urllib.parse.urlencode({**words, "limit": "10"}), headers=headers)
+deadline = time.monotonic() + float(patience_s)
+found = []
+while not found and time.monotonic() < deadline:
+    time.sleep(1)
+    try:
+        with urllib.request.urlopen(asked, timeout=20, context=context) as answer:
+            said = answer.read().decode()
+    except urllib.error.HTTPError as error:
+        sys.exit(print(json.dumps({"status": error.code})))
+    if language == "logql":
+        streams = json.loads(said)["data"]["result"]
+        found = [{**one["stream"], "line": value[1]} for one in streams for value in one["values"]]
+    else:
+        lines = [json.loads(line) for line in said.splitlines()]
+        found = [{**line, "line": line.get("_msg", line.get("message"))} for line in lines]
+print(json.dumps({"status": 200, "lines": found}))
+"""
+NOT_FOR_SENDERS = (401, 403, 404, 405)
+"""A store that takes lines from this user, and answers nobody, or not here."""
 
 
 def counts(host: Host) -> dict[str, float]:
@@ -55,7 +94,41 @@ def test_no_secret_lies_in_the_queue(host: Host) -> None:
     assert host.run(f"grep -rlaF {secret} {DATA}").stdout == ""
 
 
-def test_its_certificate_opens_no_other_service(host: Host) -> None:
+def test_a_store_of_the_sites_own_has_the_line(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.log_shipper_url:
+        verdict.not_declared("the region's own store has it; log_store's checks find it there")
+    url = query_url(expect.log_shipper_url, expect.log_shipper_query_url, QUERIES)
+    understood = language(url)
+    if understood is None:
+        verdict.rendered(
+            "lines are taken; neither query_url nor the path of url says where they are asked for"
+        )
+    mark = uuid.uuid4().hex
+    host.run_test("logger -t causeway-verification '%s password=%s'", mark, "sesame-" + mark[:6])
+    said: dict[str, Any] = ask(host, FIND, url, understood, mark, expect.host_name, FOLDER, str(PATIENCE_S))
+    if said["status"] in NOT_FOR_SENDERS and not expect.log_shipper_query_url:
+        verdict.rendered(f"lines are taken; {url} answers {said['status']} to who sends them")
+    assert said["status"] == 200
+    (line,) = said["lines"]
+    assert line["line"] == f"{mark} password=[scrubbed]"
+    told = {name: line[name] for name in ("cluster", "region", "node")}
+    assert told == {
+        "cluster": expect.log_shipper_cluster,
+        "region": expect.log_shipper_region,
+        "node": expect.host_name,
+    }
+
+
+def test_its_password_is_nobody_elses_to_read(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if not expect.log_shipper_username:
+        verdict.not_declared("it has none")
+    login = host.file(f"{FOLDER}/login.conf")
+    assert (login.user, login.group, login.mode) == ("root", "causeway-logs", 0o640)
+
+
+def test_its_certificate_opens_no_other_service(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    if expect.log_shipper_url:
+        verdict.not_declared("a store of the site's own knows it by a password, or not at all")
     shown = host.run(
         "openssl x509 -in /etc/causeway-logs/shipper/certificate.pem -noout -ext extendedKeyUsage"
     ).stdout

@@ -3,13 +3,17 @@
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from testinfra.host import Host
 
 from infra import capabilities
+from infra.capabilities.monitoring.section import QUERIES
+from infra.ground.remote import query_url
 from tests.verify.monitoring import answer, refuses_strangers
 from tests.verify.support import Expect, VerdictRecorder
+from tests.verify.support import ask as ask_node
 
 PATIENCE_S = 90
 """A target's first look and a rule's first evaluation come within an interval; a restarted target's next look
@@ -17,6 +21,36 @@ after one more, and a connection to another region may take its time."""
 SIGNAL_S = 150
 """A sign of life leaves every half a minute; the first one goes through a rule, a group and a repetition."""
 pytestmark = pytest.mark.deadline(SIGNAL_S + 20)
+REMOTE_WRITE = "/etc/prometheus/causeway-remote-write"
+NOT_FOR_SENDERS = (401, 403, 404, 405)
+"""A receiver that takes series from this user, and answers nobody, or not here."""
+QUERY = """
+import base64, json, os, ssl, sys, time, urllib.error, urllib.request
+url, username, folder, patience_s = sys.argv[1:5]
+authority = folder + "/ca.pem"
+context = ssl.create_default_context(cafile=authority if os.path.exists(authority) else None)
+asked = urllib.request.Request(url)
+if username:
+    known = username + ":" + open(folder + "/password").read().rstrip()
+    asked.add_header("Authorization", "Basic " + base64.b64encode(known.encode()).decode())
+deadline = time.monotonic() + float(patience_s)
+while True:
+    try:
+        with urllib.request.urlopen(asked, timeout=20, context=context) as answer:
+            found = json.load(answer)["data"]["result"]
+    except urllib.error.HTTPError as error:
+        sys.exit(print(json.dumps({"status": error.code, "found": []})))
+    if found or time.monotonic() > deadline:
+        break
+    time.sleep(1)
+print(json.dumps({"status": 200, "found": found}))
+"""
+
+
+def queried(host: Host, url: str, username: str) -> dict[str, Any]:
+    """What the site's own receiver answers, asked until it knows something."""
+    said: dict[str, Any] = ask_node(host, QUERY, url, username, REMOTE_WRITE, str(PATIENCE_S))
+    return said
 
 
 def ask(host: Host, expect: Expect, path: str, wanted: str = "", patience_s: float = PATIENCE_S) -> Any:
@@ -111,6 +145,36 @@ def test_what_is_recorded_arrives_in_the_global_region(
     url = f"https://{expect.prometheus_sends_to}:9090/api/v1/query?query={query}"
     found = answer(host, url, "prometheus", "found and found['data']['result']", PATIENCE_S)
     assert found["data"]["result"], "the global region knows nothing of this one"
+
+
+def test_what_is_recorded_arrives_at_the_sites_own_receiver(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if not expect.prometheus_remote_write_url or not expect.prometheus_rules:
+        verdict.not_declared("nothing is sent there")
+    number = 2 if expect.prometheus_sends_to else 1
+    taken = f'vmagent_remotewrite_requests_total{{url=~"{number}:.*",status_code="2XX"}} > 0'
+    found = ask(host, expect, f"/api/v1/query?query={quote(taken)}", "found['data']['result']")
+    assert found["data"]["result"], "it has taken nothing"
+    declared = expect.prometheus_remote_write_query_url
+    url = query_url(expect.prometheus_remote_write_url, declared, QUERIES)
+    if not url:
+        verdict.rendered("it takes series; neither query_url nor the path of url says where it is asked")
+    query = f'region:nodes:up{{cluster="{expect.prometheus_cluster}",region="{expect.prometheus_region}"}}'
+    said = queried(host, f"{url}?query={quote(query)}", expect.prometheus_remote_write_username)
+    if said["status"] in NOT_FOR_SENDERS and not declared:
+        verdict.rendered(f"it takes series; {url} answers {said['status']} to who sends them")
+    assert said["status"] == 200
+    assert said["found"], "it knows nothing of this region"
+
+
+def test_what_it_logs_in_by_is_nobody_elses_to_read(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    if not expect.prometheus_remote_write_username:
+        verdict.not_declared("it logs in nowhere")
+    password = host.file(f"{REMOTE_WRITE}/password")
+    assert (password.user, password.group, password.mode) == ("root", "prometheus", 0o640)
 
 
 def test_a_region_that_falls_silent_is_noticed(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
