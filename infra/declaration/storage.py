@@ -1,12 +1,23 @@
 """Storage: what the nodes of some pools keep for a region, and what of it is exported to whom."""
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, create_model
+from pydantic import AfterValidator, Field, create_model
 
-from infra.declaration.base import FilePath, Float, Int, ModelName, Spec
+from infra.declaration.base import FilePath, Float, Int, ModelName, Spec, refusal
 
 DataClass = Literal["core", "important", "sensitive_pi", "pi", "general"]
+
+
+CEPH = re.compile(r"[1-9][0-9]{1,2}\.[0-9]{1,2}\.[0-9]{1,3}([+~-][A-Za-z0-9.+~-]{1,64})?")
+"""A release, 2 for stable, a number; what a distribution adds may follow."""
+
+
+def _version(value: str) -> str:
+    if not CEPH.fullmatch(value):
+        raise refusal("is not a version of Ceph, such as 18.2.7")
+    return value
 
 
 class FileBackingSpec(Spec):
@@ -170,6 +181,9 @@ class CephSpec(Spec):
     """Memory that each OSD aims at, in GiB."""
     nodes_per_rack: Int | None = Field(default=None, ge=1)
     """Consecutive nodes of a pool stand in one rack; unset means that racks are not known."""
+    version: Annotated[str, AfterValidator(_version)] | None = None
+    """How the version of Ceph's packages begins, such as `18.2.7`: another one upgrades the cluster, daemon
+    by daemon; unset means what is installed, or what the packages' sources have."""
     mons: Int | None = Field(default=None, ge=1, le=5)
     """Monitors, an odd number; unset means 3 from three nodes up, 5 from ten."""
     replicas: Int | None = Field(default=None, ge=1, le=5)

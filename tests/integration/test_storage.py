@@ -6,6 +6,8 @@ The tests are one story on one stack.
 import json
 import re
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
 
@@ -49,6 +51,10 @@ with concurrent.futures.ThreadPoolExecutor(64) as threads:
 """
 
 
+NEWER = Path(__file__).with_name("newer_ceph.py").read_text()
+KINDS = ("mon", "mgr", "osd", "mds", "radosgw")
+"""In the order in which an upgrade starts them again."""
+
 # How many placement groups an OSD had the last time that it was up.
 LAST = """
 import os, sys, time
@@ -68,7 +74,7 @@ os.rename("/run/last.new", "/run/last")
 """
 
 
-def declaration(checkout: Checkout, nodes: int = 3) -> dict[str, Any]:
+def declaration(checkout: Checkout, nodes: int = 3, **more: Any) -> dict[str, Any]:
     tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": nodes})
     storage = {
         "name": "train",
@@ -84,7 +90,7 @@ def declaration(checkout: Checkout, nodes: int = 3) -> dict[str, Any]:
             {"kind": "rgw", "name": "objects", "quota_gib": 0.02},
         ],
     }
-    return {"name": "pacific", "regions": [tokyo], "storage": [storage]}
+    return {"name": "pacific", "regions": [tokyo], "storage": [storage | more]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -315,3 +321,51 @@ def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) 
     checkout.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", inventory)
     assert "size: 3" in checkout.on_node(NODES[0], "ceph", "osd", "pool", "get", "scratch", "size")
     checkout.run("exec", "causeway", "drift", checkout.stack)
+
+
+def publish_newer(checkout: Checkout, number: str) -> None:
+    """Have all nodes of the cluster find its packages once more, with a newer version."""
+    serving, folder = NODES[0], "/srv/newer"
+    version = checkout.on_node(serving, "dpkg-query", "--show", "--showformat=${Version}", "ceph-osd")
+    (running,) = json.loads(checkout.on_node(serving, "ceph", "versions", "--format", "json"))["overall"]
+    commit = running.split("(")[1].partition(")")[0]
+    python(checkout, serving, NEWER, folder, version, commit, number)
+    serve = ("python3", "-m", "http.server", "--directory", folder, "8099")
+    checkout.on_node(serving, "systemd-run", "--unit=newer", *serve)
+    source = f"deb [trusted=yes] http://{checkout.address(serving)}:8099 ./"
+    for node in NODES:
+        checkout.on_node(node, "sh", "-ec", f"echo '{source}' > /etc/apt/sources.list.d/newer.list")
+
+
+def begun(checkout: Checkout) -> dict[str, list[tuple[int, str]]]:
+    """Kind → when each of its daemons was started (µs on this machine's clock), and where."""
+    found: dict[str, list[tuple[int, str]]] = {kind: [] for kind in KINDS}
+    show = ("systemctl", "show", "--property=Id,ExecMainStartTimestampMonotonic", "ceph-*@*.service")
+    for node in NODES:
+        for unit in checkout.on_node(node, *show).split("\n\n"):
+            fields = dict(line.split("=", 1) for line in unit.splitlines())
+            kind = fields["Id"].removeprefix("ceph-").partition("@")[0]
+            found[kind].append((int(fields["ExecMainStartTimestampMonotonic"]), node))
+    return {kind: sorted(starts) for kind, starts in found.items()}
+
+
+def test_newer_packages_start_daemons_again_in_order_under_writes(checkout: Checkout) -> None:
+    """Monitors first, gateways last; what was set meanwhile is taken off, and no byte is lost."""
+    publish_newer(checkout, "18.2.99")
+    before, folder = begun(checkout), f"{FOLDER}/upgraded"
+    start_writing(checkout, folder)
+    checkout.declare(declaration(checkout, version="18.2.99"))
+    checkout.up()
+    wrote = stop_writing(checkout)
+    after = begun(checkout)
+    assert [len(after[kind]) for kind in KINDS] == [3, 2, 3, 2, 2]
+    for kind, one in pairwise(KINDS):
+        assert after[kind][-1] < after[one][0], (kind, one)
+    assert max(starts[-1] for starts in before.values()) < min(starts[0] for starts in after.values())
+    versions = json.loads(checkout.on_node(NODES[0], "ceph", "versions", "--format", "json"))["overall"]
+    assert list(versions) == [checkout.on_node(NODES[0], "ceph", "--version")]
+    assert "noout" not in checkout.on_node(NODES[0], "ceph", "osd", "dump", "--format", "json")
+    assert "causeway/" not in checkout.on_node(NODES[0], "ceph", "config-key", "ls")
+    wait_for(lambda: is_whole(checkout), "everything is whole")
+    assert wrote >= 3
+    assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"

@@ -31,8 +31,9 @@ OTHERS = {
     *("ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch", "play_hosts"),
 }
 """Leads to other hosts' variables."""
-ASKS_FOR_THE_WAY = {"artefact"}
-"""Asks which other nodes of the run have a file. What it installs is the controller's, whoever had it."""
+ASKS_THE_RUN = {"artefact", "ceph"}
+"""Asks what other nodes of the run have found, of which nothing is declared: who has a file (what is installed
+is the controller's, whoever had it); whose daemons run an older program."""
 FREE_FORM = ("when", "failed_when", "changed_when", "until", "that", "loop_control")
 """Keys whose values are expressions without braces."""
 
@@ -111,7 +112,7 @@ def test_a_role_reads_its_own_variables_only(role: str) -> None:
 
 @pytest.mark.parametrize("role", role_order())
 def test_a_role_that_reads_others_says_what(role: str) -> None:
-    asking = (each for each in roles_within(role) if each not in ASKS_FOR_THE_WAY)
+    asking = (each for each in roles_within(role) if each not in ASKS_THE_RUN)
     found = {name for each in asking for name in variables_of(each)[0]}
     said = capabilities.roles()[role].reads is not None
     assert bool(found & OTHERS) == said

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from infra import ROOT
 from infra.capabilities import host_variables, variables
 from infra.capabilities.storage import figures
+from infra.capabilities.storage.capability import CAPABILITY
 from infra.capabilities.storage.figures import Node
 from infra.capabilities.storage.section import StorageSection, cluster_secrets
 from infra.declaration import CephfsExport, CephSpec, ClusterSpec
@@ -200,6 +201,17 @@ def test_objects_have_gateways_a_user_and_an_authority_where_they_are_exported()
     addresses = [str(contract.hosts[host].address) for host in with_objects.rgws]
     assert objects["gateways"] == [f"{address}:7480" for address in addresses]
     assert objects["quota_bytes"] == 1 << 30
+
+
+def test_a_declared_version_reaches_its_cluster_alone_and_the_plan_says_what_it_does() -> None:
+    train, keep = DECLARED["storage"]
+    spec = ClusterSpec.model_validate({**DECLARED, "storage": [{**train, "version": "18.2.7"}, keep]})
+    plan = make_plan(spec)
+    given_ = variables(build_contract(spec, plan, "test"))["ceph"]
+    assert given_["pool_tokyo_storage"]["ceph_version"] == "18.2.7"
+    assert "ceph_version" not in given_["pool_osaka_storage"]
+    said = CAPABILITY.report(plan.plans["storage"]).text
+    assert said.count("what runs another one is upgraded, monitors first") == 1
 
 
 def test_scratch_needs_no_storage() -> None:

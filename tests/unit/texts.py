@@ -120,6 +120,7 @@ FABRIC: dict[str, Any] = {
     "storage": [
         {
             "name": "trial", "region": "tokyo", "kind": "ceph", "pools": ["disks"],
+            "version": "18.2.7",
             "osd_backing": {"kind": "file", "size_gib": 4},
         },
         {

@@ -43,6 +43,8 @@ class Outlook:
     memory_gib_per_node: float
     recovery_h: float | None
     """None where what was lost has nowhere to go."""
+    version: str = ""
+    """The declared one, where one is."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ def _cluster(spec: ClusterSpec, storage: CephSpec) -> CephCluster:
         full_ratio=figures.full_ratio(storage),
         osd_memory_bytes=int(storage.osd_memory_gib * figures.GIB),
         encrypt_wire=storage.encrypt_wire,
+        ceph_version=storage.version or "",
         pools=tuple(StoragePool(**asdict(pool)) for pool in figures.pools(storage, members)),
         exports=tuple(
             StorageExport(
@@ -217,6 +220,7 @@ def _outlook(spec: ClusterSpec, storage: CephSpec) -> Outlook:
         placement_groups_per_osd=figures.groups_per_osd(figures.pools(storage, members), osds),
         memory_gib_per_node=figures.memory_gib(storage),
         recovery_h=figures.recovery_h(storage, members),
+        version=storage.version or "",
     )
 
 
@@ -229,6 +233,11 @@ def in_words(one: Outlook) -> str:
         f"  monitors on {', '.join(one.monitors)}; {one.placement_groups_per_osd:.0f} placement groups "
         f"an OSD, up to {one.memory_gib_per_node:g} GiB of memory a node",
     ]
+    if one.version:
+        lines.append(
+            f"  Ceph {one.version}: what runs another one is upgraded, monitors first, then managers, OSDs, "
+            "metadata servers and gateways, a node at a time"
+        )
     return "\n".join(lines)
 
 

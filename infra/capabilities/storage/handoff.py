@@ -206,6 +206,7 @@ def _shared(contract: Contract, cluster: CephCluster) -> dict[str, Any]:
         "ceph_failure_domain": cluster.failure_domain,
         "ceph_replicas": cluster.replicas,
         "ceph_encrypt_wire": cluster.encrypt_wire,
+        **({"ceph_version": cluster.ceph_version} if cluster.ceph_version else {}),
         "ceph_pools": [_pool(pool) for pool in cluster.pools],
         "ceph_filesystem": _filesystem(cluster),
         **({"ceph_osds": _osds(next(iter(cluster.osds.values())))} if _same_osds(cluster) else {}),

@@ -58,6 +58,8 @@ class CephCluster(Part):
     osd_memory_bytes: int
     full_ratio: float
     encrypt_wire: bool
+    ceph_version: str = ""
+    """How the packages' version begins; empty where none is declared."""
     pools: tuple[StoragePool, ...]
     exports: tuple[StorageExport, ...]
     clients: tuple[str, ...]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
-import re
+
+from ansible.module_utils.causeway_version import is_of, without_epoch
 
 PINNED, KEPT_TO_BRANCH = 1001, 995
 """Priorities of apt: the first one brings even older versions back, the second wins over any archive's."""
@@ -12,13 +13,8 @@ HEADER = "Made by Causeway (role cuda_base). What is declared decides of an upgr
 
 def upstream(version: str) -> str:
     """A package's version without epoch and revision: `1:580.95.05-1` → `580.95.05`."""
-    rest = version.partition(":")[2] if ":" in version else version
+    rest = without_epoch(version)
     return rest.rpartition("-")[0] if "-" in rest else rest
-
-
-def is_of(version: str, wanted: str) -> bool:
-    """Whether a version is one of the declared: `12.4.131~12.4.1-2` is one of `12.4`. Empty is any."""
-    return not wanted or bool(re.match(re.escape(wanted) + r"(?![0-9])", upstream(version)))
 
 
 def follows(name: str, patterns: list[str]) -> bool:

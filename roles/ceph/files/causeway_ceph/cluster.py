@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from asked import PATIENCE_S, Cluster, RefusedError, cluster, entities, run, settings, wait
+from upgrade import BEGUN
 
 KEYRING = Path("/etc/ceph/ceph.mon.keyring")
 USERS = Path("/etc/ceph/causeway.users.json")
@@ -600,7 +601,8 @@ def main(step: str, *more: str) -> None:
             wanted.users()
         # What a step has compared it answers for, also where another monitor's node made it.
         state = list(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
-        print(json.dumps({"changes": wanted.changes, "state": state}))
+        said = {"changes": wanted.changes, "state": state, "upgrading": BEGUN in ask("config-key ls")}
+        print(json.dumps(said))
 
 
 STATES = {"ground": ground_state, "objects": objects_state}

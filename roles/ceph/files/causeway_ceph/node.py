@@ -4,8 +4,11 @@
     node.py daemons [--dry-run]    OSDs, manager, metadata server
     node.py gateways [--dry-run]   object gateway; one that runs with older files is started again
     node.py restart                those that run with older files, one after the other
+    node.py renew KIND             those of a kind (mon, mgr, osd, mds, rgw) whose program is an older one
+    node.py current                refuses where there are any
 
-Prints a JSON object: changes, units that hold, and those that were started before their files were written.
+Prints a JSON object: changes, units that hold, those that were started before their files were written
+(stale), and kinds of daemons whose program was replaced while they run (outdated).
 It may be ended at any moment and run again: what is made is made beside its place, and moved there.
 """
 
@@ -14,7 +17,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
+import socket
 import struct
 import sys
 import time
@@ -24,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from asked import RefusedError, cluster, run, settings, wait
+from quorum import has_voice
 
 DATA = Path("/var/lib/ceph")
 OSDS = DATA / "osd"
@@ -31,8 +37,14 @@ BOOTSTRAP = ("client.bootstrap-osd", str(DATA / "bootstrap-osd/ceph.keyring"))
 AS_CEPH = ("--setuser", "ceph", "--setgroup", "ceph")
 MON_KEYRING = "/etc/ceph/ceph.mon.keyring"
 CONFIG = Path("/etc/ceph/ceph.conf")
+RENEWED_S = 300
+"""For a daemon with a new program: its first start may convert what it keeps."""
 DROP_INS = Path("/etc/systemd/system")
 GATEWAY = Path("/etc/ceph/gateway")
+PREFIXES = {"ceph-radosgw@": "rgw", **{f"ceph-{kind}@": kind for kind in ("mon", "mgr", "osd", "mds")}}
+"""How units of daemons begin → their kind, in Ceph's words."""
+REPLACED = " (deleted)"
+"""What the kernel adds to the name of a program or library that was replaced (proc(5), maps)."""
 KEYRINGS = {"ceph-mgr": "mgr/ceph-", "ceph-mds": "mds/ceph-", "ceph-radosgw": "radosgw/ceph-"}
 
 
@@ -180,11 +192,82 @@ class Node:
                 wait(f"OSD {number} is not up", lambda number=number: is_up(number))
             self.changes.append(f"{unit} restarted")
 
+    # New packages
+
+    def renew(self, kind: str) -> None:
+        """Start a kind's outdated daemons again, all at once: a node's OSDs are in one failure domain."""
+        units = [unit for unit in outdated() if kind_of(unit) == kind]
+        self.changes += [f"{unit} runs its new program" for unit in units]
+        if not units or self.dry_run:
+            return
+        numbers = [int(unit.partition("@")[2]) for unit in units] if kind == "osd" else []
+        before = {number: up_from(number) for number in numbers}
+        run("systemctl", "restart", *units)
+        for number in numbers:
+            # One that was killed counts as up until it has begun anew.
+            wait(
+                f"OSD {number} is not up",
+                lambda number=number: is_up(number) and up_from(number) > before[number],
+                RENEWED_S,
+            )
+        # The others have yet to miss one that does not come back.
+        for unit in units if kind == "mon" else ():
+            wait(f"{unit} has no voice", lambda unit=unit: has_voice(socket_of(unit)), RENEWED_S)
+        for place in gateway_at() if kind == "rgw" else ():
+            wait(f"the gateway does not answer at {place[0]}:{place[1]}", lambda place=place: answers(place))
+
     def change(self, what: str, do: Callable[[], object]) -> None:
         """Note a change, and make it unless nothing is to be changed."""
         self.changes.append(what)
         if not self.dry_run:
             do()
+
+
+def outdated() -> list[str]:
+    """Units of Ceph's daemons here that run a program or library that was replaced since they began."""
+    argv = ("systemctl", "list-units", "--plain", "--no-legend", "--state=active", "ceph-*@*.service")
+    names = [line.split()[0].removesuffix(".service") for line in run(*argv).splitlines()]
+    return sorted(name for name in names if kind_of(name) and is_replaced(main_process(name)))
+
+
+def kind_of(unit: str) -> str:
+    """mon, mgr, osd, mds or rgw; empty for what is none of them."""
+    return next((kind for prefix, kind in PREFIXES.items() if unit.startswith(prefix)), "")
+
+
+def main_process(unit: str) -> int:
+    """The process of a unit; 0 where it has none."""
+    return int(run("systemctl", "show", "--property=MainPID", "--value", unit).strip() or 0)
+
+
+def is_replaced(process: int, proc: Path = Path("/proc")) -> bool:
+    """Whether a process runs what is no longer there. Memory that it shares has no place below /usr."""
+    try:
+        names = (
+            line.split(maxsplit=5)[5:] for line in (proc / str(process) / "maps").read_text().splitlines()
+        )
+        return any(name[0].startswith("/usr/") and name[0].endswith(REPLACED) for name in names if name)
+    except OSError:  # it has just ended
+        return False
+
+
+def socket_of(unit: str) -> str:
+    """Where a daemon answers on its node (`admin_socket` of Ceph's options)."""
+    return "/run/ceph/ceph-{}.{}.asok".format(*unit.removeprefix("ceph-").split("@", 1))
+
+
+def gateway_at() -> list[tuple[str, int]]:
+    """Where this node's gateway is to answer."""
+    return [(host, int(port)) for host, port in re.findall(r" ssl_endpoint=(\S+):(\d+) ", CONFIG.read_text())]
+
+
+def answers(place: tuple[str, int]) -> bool:
+    """Whether something takes connections there."""
+    try:
+        socket.create_connection(place, timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 def own_files(unit: str) -> list[Path]:
@@ -242,6 +325,12 @@ def is_up(number: int) -> bool:
         return any(osd["osd"] == number and osd["up"] for osd in ask("osd dump")["osds"])
 
 
+def up_from(number: int) -> int:
+    """The epoch of the cluster's map in which an OSD came up last; 0 for one that never did."""
+    with cluster(f"osd.{number}", str(OSDS / f"ceph-{number}/keyring")) as ask:
+        return next((int(osd["up_from"]) for osd in ask("osd dump")["osds"] if osd["osd"] == number), 0)
+
+
 def new_key() -> str:
     """A key as Ceph has them: type, time of making, length, 16 random bytes."""
     head = struct.pack("<HIIH", 1, int(time.time()), 0, 16)
@@ -265,15 +354,23 @@ def write(path: Path, text: str) -> None:
 def main(step: str, *more: str) -> None:
     """The program."""
     node = Node(settings(), "--dry-run" in more)
-    units = (
-        {"mons": node.mons, "daemons": node.daemons, "gateways": node.gateways}[step]()
-        if step != "restart"
-        else node.mons() + node.daemons()
-    )
-    if step == "restart":
+    units: list[str] = []
+    if step == "renew":
+        node.renew(more[0])
+    elif step == "current":
+        if (left := outdated()) and not node.dry_run:
+            raise RefusedError(
+                f"{', '.join(left)}: still the older program. The upgrade stopped before it; mend what "
+                "stopped it, and run again: it goes on from there"
+            )
+    elif step == "restart":
+        units = node.mons() + node.daemons()
         node.restart(units)
-    stale = [] if node.dry_run else node.stale(units)
-    print(json.dumps({"changes": node.changes, "units": units, "stale": stale}))
+    else:
+        units = {"mons": node.mons, "daemons": node.daemons, "gateways": node.gateways}[step]()
+    kinds = sorted({kind_of(unit) for unit in outdated()})
+    said = {"changes": node.changes, "units": units, "outdated": kinds, "fsid": node.wanted["fsid"]}
+    print(json.dumps({**said, "stale": [] if node.dry_run else node.stale(units)}))
 
 
 if __name__ == "__main__":
