@@ -32,8 +32,8 @@ OTHERS = {
 }
 """Leads to other hosts' variables."""
 ASKS_THE_RUN = {"artefact", "ceph"}
-"""Asks what other nodes of the run have found, of which nothing is declared: who has a file (what is installed
-is the controller's, whoever had it); whose daemons run an older program."""
+"""Asks what other nodes of the run have found, of which nothing is declared: who has a file (it is the
+controller's, whoever had it); whose daemons run an older program."""
 FREE_FORM = ("when", "failed_when", "changed_when", "until", "that", "loop_control")
 """Keys whose values are expressions without braces."""
 
