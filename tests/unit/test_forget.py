@@ -127,6 +127,8 @@ class Racks:
         self.away: set[str] = set()
         self.mons = [f"storage-{number}" for number in range(min(hosts, 3))]
         self.told: list[str] = []
+        self.unknown: Exception | None = None
+        """What it answers every other time, as a manager that was started a moment ago."""
 
     def __call__(self, prefix: str, _inbuf: bytes = b"", **fields: Any) -> Any:
         numbers = range(self.hosts)
@@ -160,6 +162,8 @@ class Racks:
         if prefix == "osd safe-to-destroy":
             numbers = [int(number) for number in fields["ids"]]
             self.busy, empty = self.busy - 1, self.busy <= 0
+            if self.unknown and self.busy % 2:
+                raise self.unknown
             return {"safe_to_destroy": numbers if empty else [], "active": [] if empty else numbers}
         each = {"kb": 100 << 20, "kb_used": self.used_gib << 20}
         return {"nodes": [{"id": number, **each} for number in range(self.hosts)]}
@@ -217,11 +221,26 @@ def test_draining_waits_for_the_last_placement_group_and_is_taken_back(
     ask = Racks(4, 10, 3, busy=3)
     assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"]
     assert ask.busy == -1
+    ask.busy, ask.unknown = 5, ceph.NotYetError("5 pgs have unknown state")
+    assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"]
+    assert ask.busy <= 0
+    ask.unknown = None
     assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"], "a second time there is nothing to do"
     ceph.Wanted(ask, {}).refill(["storage-3", "storage-0"])
     assert ask.told == ["osd out 3", "osd in 3"]
     with pytest.raises(ceph.RefusedError, match=r"osd\.3; it goes on by itself"):
         drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"], patience_s=-1)
+
+
+def test_what_a_manager_cannot_tell_yet_is_asked_again_and_what_is_refused_is_not(
+    ceph: ModuleType,
+) -> None:
+    """By the status of librados: -EAGAIN is no refusal."""
+    answers: dict[int, type[Exception]] = {-11: ceph.NotYetError, -22: ceph.RefusedError}
+    for status, kind in answers.items():
+        with pytest.raises(kind, match="ceph osd safe-to-destroy: unknown") as refused:
+            ceph.Cluster._told(None, lambda *_, s=status: (s, b"", "unknown"), "osd safe-to-destroy", b"", {})
+        assert type(refused.value) is kind
 
 
 def test_what_may_be_lost_is_not_drained_and_the_others_keep_a_majority(ceph: ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -19,6 +20,10 @@ PATIENCE_S = 60
 
 class RefusedError(Exception):
     """Something that cannot be done, and what to do about it."""
+
+
+class NotYetError(RefusedError):
+    """The answer is not known at this moment, and will be."""
 
 
 class Cluster:
@@ -48,7 +53,8 @@ class Cluster:
     def _told(self, ask: Callable[..., Any], prefix: str, inbuf: bytes, fields: dict[str, Any]) -> Any:
         status, answer, said = ask(json.dumps({"prefix": prefix, "format": "json", **fields}), inbuf)
         if status:
-            raise RefusedError(f"ceph {prefix}: {said or os.strerror(-status)}")
+            kind = NotYetError if status == -errno.EAGAIN else RefusedError
+            raise kind(f"ceph {prefix}: {said or os.strerror(-status)}")
         try:
             return json.loads(answer)
         except ValueError:

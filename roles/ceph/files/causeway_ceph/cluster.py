@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from asked import PATIENCE_S, Cluster, RefusedError, cluster, entities, run, settings, wait
+from asked import PATIENCE_S, Cluster, NotYetError, RefusedError, cluster, entities, run, settings, wait
 from upgrade import BEGUN
 
 KEYRING = Path("/etc/ceph/ceph.mon.keyring")
@@ -141,9 +141,15 @@ class Wanted:
     def not_empty(self, osds: Sequence[int]) -> str:
         """Which of these OSDs still hold something; nothing where none does.
 
-        The manager answers without an error, and knows what it was told within the last seconds.
+        The manager answers without an error, and knows what it was told within the last seconds. Of groups
+        that nobody has told it of yet, after it began or new OSDs came, it says that it cannot tell.
         """
-        safe = self.ask.mgr("osd safe-to-destroy", ids=[str(number) for number in osds])["safe_to_destroy"]
+        try:
+            safe = self.ask.mgr("osd safe-to-destroy", ids=[str(number) for number in osds])[
+                "safe_to_destroy"
+            ]
+        except NotYetError as error:
+            return str(error)
         return ", ".join(f"osd.{number}" for number in osds if number not in safe)
 
     def refill(self, hosts: Sequence[str]) -> None:
