@@ -12,7 +12,7 @@ from typing import Any
 from infra.components.leaving import forget_all, in_leaving_order, say, take_leave
 from infra.drift.manifest import load_manifest
 from infra.drift.trip import TripError, Trips, execute
-from infra.errors import CausewayError
+from infra.errors import CausewayError, sentence
 from infra.ground.contract import Contract
 from infra.ground.identities import load_identities, of_machine
 
@@ -48,12 +48,14 @@ def answering(contract: Contract, declared: Machines) -> list[str]:
     out = [name for name, new_name in stays.items() if new_name is None]
     if not out:
         return []
-    addresses = asyncio.run(_addresses(contract, out))
-    for name in (name for name in out if not addresses[name]):
-        print(_keeps_its_roles(contract, name), flush=True)
     # One that has another address now, or one more, is declared still.
-    theirs = {machine["address"] for machine in declared.values()}
-    return [name for name in out if addresses[name] and not theirs & addresses[name]]
+    theirs, away = {machine["address"] for machine in declared.values()}, []
+    for name, answer in asyncio.run(_addresses(contract, out)).items():
+        if isinstance(answer, str):
+            print(_keeps_its_roles(contract, name, answer), flush=True)
+        elif not theirs & answer:
+            away.append(name)
+    return away
 
 
 def _new_names(
@@ -89,29 +91,30 @@ def _require_names(known: Mapping[str, Mapping[str, Any]], stays: Mapping[str, s
     )
 
 
-def _keeps_its_roles(contract: Contract, name: str) -> str:
+def _keeps_its_roles(contract: Contract, name: str, why: str) -> str:
     manifest = load_manifest(contract.stack, name)
     roles = ", ".join(manifest.roles) if manifest and manifest.roles else "nothing that is known of"
     address = contract.hosts[name].address
     return (
-        f"{name} ({address}) is declared no more, and does not answer: it keeps {roles}. "
+        f"{name} ({address}) is declared no more, and does not answer ({why}): it keeps {roles}. "
         f"Once it is gone for good: ./run exec causeway forget {contract.stack} --host {name}; if it comes "
         "back, declare it again, and take it out while it answers"
     )
 
 
-async def _addresses(contract: Contract, hosts: Sequence[str]) -> dict[str, set[str]]:
-    """Host → the addresses that it has; none where it does not answer."""
+async def _addresses(contract: Contract, hosts: Sequence[str]) -> dict[str, set[str] | str]:
+    """Host → the addresses that it has, or why it does not say them."""
     trips, turns = Trips(contract), asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def ask(name: str) -> set[str]:
+    async def ask(name: str) -> set[str] | str:
         async with turns:
-            with suppress(TripError):
+            try:
                 connection = await trips.open(name)
                 said, *_ = await execute(connection, "hostname --all-ip-addresses", b"", ANSWER_LIMIT_S)
                 connection.abort()
-                return set(said.decode(errors="replace").split())
-        return set()
+            except (TripError, CausewayError) as error:  # also where its way in, as an agent, is no more
+                return sentence(str(error))
+        return set(said.decode(errors="replace").split()) or "it has no `hostname --all-ip-addresses`"
 
     return dict(zip(hosts, await asyncio.gather(*map(ask, hosts)), strict=True))
 

@@ -56,10 +56,10 @@ def declared(fleet: Fleet) -> Machines:
     return {name: {"address": address, "host_key": key} for name, (address, key) in fleet.items()}
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, **has: set[str]) -> list[str]:
+def answering(monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, **has: set[str] | str) -> list[str]:
     """Whom `up` takes roles off; each machine has its address and answers, but for those in HAS."""
 
-    async def ask(_contract: Contract, hosts: list[str]) -> dict[str, set[str]]:
+    async def ask(_contract: Contract, hosts: list[str]) -> dict[str, set[str] | str]:
         return {name: has.get(name.replace("-", "_"), {was[name][0]}) for name in hosts}
 
     monkeypatch.setattr(taken_out, "_addresses", ask)
@@ -136,9 +136,11 @@ def test_a_machine_with_another_address_or_more_of_them_stays(monkeypatch: pytes
 def test_one_that_does_not_answer_is_named_and_keeps_its_roles(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert answering(monkeypatch, THREE, {"hall-gpu-0": A, "hall-gpu-1": B}, hall_gpu_2=set()) == []
+    assert answering(monkeypatch, THREE, {"hall-gpu-0": A, "hall-gpu-1": B}, hall_gpu_2="no agent") == []
     said = capsys.readouterr().out
-    assert "hall-gpu-2 (10.0.0.3) is declared no more, and does not answer" in said
+    assert (
+        "hall-gpu-2 (10.0.0.3) is declared no more, and does not answer (no agent): it keeps nothing" in said
+    )
     assert f"causeway forget {STACK} --host hall-gpu-2" in said
 
 
