@@ -16,9 +16,9 @@ from infra.components.leaving import (
     drained_nodes,
     have_others,
     holders,
-    in_leaving_order,
     is_let_go,
     no_consent,
+    recorded_roles,
     remember_drained,
     say,
     silent_in,
@@ -165,5 +165,5 @@ def _require_known(stack: str, declared: Collection[str]) -> None:
 
 def _say_goodbye(contract: Contract, going: Sequence[str]) -> None:
     """Have the roles on these nodes tell the others; a node that does not answer is forgotten afterwards."""
-    if leave := in_leaving_order(contract.stack, going):
+    if leave := recorded_roles(contract.stack, going):
         take_leave(contract.stack, leave, "good-bye", say, node_goes=True)

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from infra import ROOT
 from infra.components.access_key import SshKeyLifecycle
 from infra.components.inventory_files import InventoryLifecycle
-from infra.components.leaving import take_leave
+from infra.components.leaving import recorded_roles, take_leave
 from infra.components.secret import SecretLifecycle
 from infra.components.taken_out import machines_of
 from infra.drift.manifest import load_manifest
@@ -111,9 +111,7 @@ def _aside(stack: str) -> Path:
 
 def take_roles_off(stack: str, stay: Machines, *, purge_data: bool) -> Machines:
     """Take all roles off the machines; those on which some stay. CausewayError where that failed."""
-    found = {name: load_manifest(stack, name) for name in stay}
-    leave = {name: list(manifest.roles) for name, manifest in found.items() if manifest and manifest.roles}
-    if leave:
+    if leave := recorded_roles(stack, stay):
         # An earlier `down` has taken the stack's own inventory away.
         source = ROOT / stack_dir(stack) / "inventory" / "causeway.yml"
         write_file(source, f"---\nplugin: causeway\nstack: {stack}\n")
@@ -124,8 +122,7 @@ def take_roles_off(stack: str, stay: Machines, *, purge_data: bool) -> Machines:
             raise CausewayError(
                 result.report(), hint=f"mend it and run ./run down {stack} --remove-roles again"
             )
-    left = {name: load_manifest(stack, name) for name in stay}
-    return {name: stay[name] for name, manifest in left.items() if manifest and manifest.roles}
+    return {name: stay[name] for name in recorded_roles(stack, stay)}
 
 
 def leave_only_what_they_need(stack: str, stay: Machines) -> None:

@@ -32,7 +32,7 @@ def take_leave(
     node_goes: bool = False,
     inventory: Path | None = None,
 ) -> RunResult:
-    """Take roles off hosts: host → roles, the first to leave first. RUN: the folder of its log.
+    """Take roles off hosts: host → roles, in any order. RUN: the folder of its log.
 
     NODE_GOES: the nodes go with them, so the roles say good-bye, and nothing is given back.
     """
@@ -51,15 +51,10 @@ def take_leave(
     )
 
 
-def in_leaving_order(stack: str, hosts: Iterable[str]) -> dict[str, list[str]]:
-    """Host → the roles of its record, the last that came first; none where no role came."""
+def recorded_roles(stack: str, hosts: Iterable[str]) -> dict[str, list[str]]:
+    """Host → the roles of its record; none where no role came."""
     found = {name: load_manifest(stack, name) for name in hosts}
-    order = {role: turn for turn, role in enumerate(role_order())}
-    return {
-        name: sorted(one.roles, key=lambda role: -order.get(role, len(order)))
-        for name, one in found.items()
-        if one and one.roles
-    }
+    return {name: list(one.roles) for name, one in found.items() if one and one.roles}
 
 
 def recorded(stack: str) -> set[str]:

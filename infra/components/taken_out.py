@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from infra.components.leaving import forget_all, in_leaving_order, say, take_leave
-from infra.drift.manifest import load_manifest
+from infra.components.leaving import forget_all, recorded_roles, say, take_leave
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError, sentence
 from infra.ground.contract import Contract
@@ -39,7 +38,9 @@ def answering(contract: Contract, declared: Machines) -> list[str]:
 
     CausewayError where others would take on names of theirs: what is known of a machine is kept by its name.
     """
-    known = machines_of(contract.model_dump(mode="json"))
+    made = {name for name, region in contract.regions.items() if region.makes_nodes}
+    hosts = contract.hosts.items()
+    known = {name: str(host.address) for name, host in hosts if contract.region_of(name) not in made}
     identities: dict[str, str] = {}
     with suppress(CausewayError):  # a file that cannot be read is written anew by the same update
         identities = load_identities(contract.stack)
@@ -59,7 +60,7 @@ def answering(contract: Contract, declared: Machines) -> list[str]:
 
 
 def _new_names(
-    known: Mapping[str, Mapping[str, Any]], identities: Mapping[str, str], declared: Machines
+    known: Mapping[str, str], identities: Mapping[str, str], declared: Machines
 ) -> dict[str, str | None]:
     """Name of a machine → what it is called now: who has its address, else its host key; None where nobody.
 
@@ -71,20 +72,20 @@ def _new_names(
     now = Counter(keys.values())
     by_key = {key: name for name, key in keys.items() if key and now[key] == before[key] == 1}
     return {
-        name: by_address.get(host["address"]) or by_key.get(identities.get(name, ""))
-        for name, host in known.items()
+        name: by_address.get(address) or by_key.get(identities.get(name, ""))
+        for name, address in known.items()
     }
 
 
-def _require_names(known: Mapping[str, Mapping[str, Any]], stays: Mapping[str, str | None]) -> None:
+def _require_names(known: Mapping[str, str], stays: Mapping[str, str | None]) -> None:
     moved = {name: new for name, new in stays.items() if new not in (None, name) and new in known}
     if not moved:
         return
     name, new = next(iter(moved.items()))
-    address = known[name]["address"]
+    address = known[name]
     more = f", and {len(moved) - 1} more alike" if len(moved) > 1 else ""
     raise CausewayError(
-        f"{address} is {name}, and would be {new}, which is the name of {known[new]['address']}{more}: what "
+        f"{address} is {name}, and would be {new}, which is the name of {known[new]}{more}: what "
         "was done to a machine is known by its name",
         hint="without a name of its own a machine is called by its place in the pool. Write the names beside "
         f"the addresses: {{name: {name}, address: {address}, …}}",
@@ -92,8 +93,7 @@ def _require_names(known: Mapping[str, Mapping[str, Any]], stays: Mapping[str, s
 
 
 def _keeps_its_roles(contract: Contract, name: str, why: str) -> str:
-    manifest = load_manifest(contract.stack, name)
-    roles = ", ".join(manifest.roles) if manifest and manifest.roles else "nothing that is known of"
+    roles = ", ".join(recorded_roles(contract.stack, [name]).get(name, ["nothing that is known of"]))
     address = contract.hosts[name].address
     return (
         f"{name} ({address}) is declared no more, and does not answer ({why}): it keeps {roles}. "
@@ -130,13 +130,12 @@ def take_roles_off(
         return
     stack = contract.stack
     print(f"declared no more, and given back: {', '.join(machines)}", flush=True)
-    if due := in_leaving_order(stack, machines):
+    if due := recorded_roles(stack, machines):
         result = take_leave(stack, due, "given-back", say)
         if result.failed:
             raise CausewayError(
                 result.report(), hint="mend it and run ./run up again, or declare the machine again"
             )
-    for name in machines:
-        if (manifest := load_manifest(stack, name)) and manifest.roles:
-            print(f"{name} keeps what could not be given back of {', '.join(manifest.roles)}", flush=True)
+    for name, roles in recorded_roles(stack, machines).items():
+        print(f"{name} keeps what could not be given back of {', '.join(roles)}", flush=True)
     forget_all(contract, machines, say, leave)

@@ -65,7 +65,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, **has: se
     monkeypatch.setattr(taken_out, "_addresses", ask)
     identities = {name: of_machine(key) for name, (_, key) in was.items()}
     monkeypatch.setattr(taken_out, "load_identities", lambda _stack: identities)
-    monkeypatch.setattr(taken_out, "load_manifest", lambda _stack, _name: None)
+    monkeypatch.setattr(taken_out, "recorded_roles", lambda _stack, _names: {})
     return taken_out.answering(contract_of(was), declared(now))
 
 
@@ -164,7 +164,7 @@ def test_roles_are_taken_off_and_then_the_others_forget(
     taken_out.take_roles_off(contract_of(THREE), [], {})
     assert told == []
     taken_out.take_roles_off(contract_of(THREE), ["hall-gpu-1", "hall-gpu-2"], {})
-    assert told == [{"hall-gpu-1": ["consul", "base"]}, ["hall-gpu-1", "hall-gpu-2"]]
+    assert told == [{"hall-gpu-1": ["base", "consul"]}, ["hall-gpu-1", "hall-gpu-2"]]
     assert "hall-gpu-1 keeps what could not be given back of base, consul" in capsys.readouterr().out
     monkeypatch.setattr(Result, "failed", True)
     monkeypatch.setattr(Result, "report", lambda _self: "hall-gpu-1 failed", raising=False)
