@@ -103,7 +103,7 @@ def processes() -> Iterator[tuple[int, int, str]]:
     """(PID, parent's PID, command) of every process that can be seen."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = stat.read_text()
+            text = stat.read_text(errors="replace")  # a program may call itself anything
         except OSError:  # it ended while we looked
             continue
         command, _, fields = text.partition("(")[2].rpartition(")")

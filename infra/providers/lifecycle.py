@@ -271,7 +271,7 @@ def _idle_providers() -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_text().rstrip("\0").split("\0")
+            words = (process / "cmdline").read_text(errors="replace").rstrip("\0").split("\0")
             if ":" in sys.argv[-1] and words[-1] == sys.argv[-1] and int(process.name) != os.getpid():
                 found.append(int(process.name))
     return found

@@ -13,8 +13,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, ip_network
@@ -27,6 +26,7 @@ from infra.errors import CausewayError
 from infra.process import descendants
 from infra.providers.local import names, netns, sweep, wan
 from infra.pulumi_cli import without_salt
+from tests.patience import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
@@ -229,22 +229,6 @@ def two_regions(checkout: Checkout, **changes: Any) -> dict[str, Any]:
         region("shanghai", checkout.cidr(1), "Asia/Shanghai", {"control": 1}),
     ]
     return {"name": "pacific", "regions": regions, "wan_links": [link], **changes}
-
-
-def wait_for(condition: Callable[[], object], what: str, limit_s: float = 300) -> None:
-    """Come back once `condition` holds; AssertionError after `limit_s` seconds.
-
-    Twice as long as a look takes is rested: one into a node costs a quarter of a second of a core, of which
-    what is waited for has two.
-    """
-    deadline = time.monotonic() + limit_s
-    while True:
-        began = time.monotonic()
-        if condition():
-            return
-        looked = time.monotonic()
-        assert looked < deadline, f"waited {limit_s:g} s in vain for: {what}"
-        time.sleep(min(max(0.05, 2 * (looked - began)), 1))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from infra.process import run
 from infra.providers.local import names
-from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions, wait_for
+from tests.integration.checkout import Checkout, commit, cut, region, said, two_regions
+from tests.patience import wait_for
 
 PROVES = ("consul", "discovery")
 TOOLS = ("consul",)

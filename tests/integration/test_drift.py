@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.checkout import Checkout, commit, said, two_regions, wait_for
+from tests.integration.checkout import Checkout, commit, said, two_regions
+from tests.patience import wait_for
 
 PROVES = ("drift", "drift_watch")
 

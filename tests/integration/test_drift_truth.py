@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from infra.drift.kinds import KINDS
-from tests.integration.checkout import Checkout, commit, two_regions, wait_for
+from tests.integration.checkout import Checkout, commit, two_regions
+from tests.patience import wait_for
 from tests.seed import SEED
 
 PROVES = ("drift",)

@@ -13,9 +13,10 @@ from ipaddress import IPv4Interface
 import pytest
 
 from infra.providers.local import names, wan
-from tests.integration.checkout import Checkout, cut, wait_for
+from tests.integration.checkout import Checkout, cut
 from tests.integration.machines import Machines, standing
 from tests.integration.traffic import longest_gap_s, median, pings, replies
+from tests.patience import wait_for
 
 PROVES = ("existing", "wan", "wan_gateway")
 TOOLS = ("consul",)

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.checkout import Checkout, said, wait_for
+from tests.integration.checkout import Checkout, said
 from tests.integration.machines import Machines, standing
+from tests.patience import wait_for
 
 PROVES = ("existing",)
 

@@ -11,7 +11,8 @@ import pytest
 
 from infra.providers.local import baked
 from infra.providers.local.image import images_dir
-from tests.integration.checkout import Checkout, containers, region, said, wait_for
+from tests.integration.checkout import Checkout, containers, region, said
+from tests.patience import wait_for
 
 PROVES = ("local", "base", "images")
 POOL = "tokyo-control"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.checkout import Checkout, commit, region, wait_for
+from tests.integration.checkout import Checkout, commit, region
 from tests.integration.photograph import photograph
+from tests.patience import wait_for
 
 PROVES = ("consul", "drift")
 TOOLS = ("consul",)

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.integration.checkout import Checkout, commit, cut, two_regions, wait_for
+from tests.integration.checkout import Checkout, commit, cut, two_regions
+from tests.patience import wait_for
 from tests.repo.dashboards import filled, questions
 
 PROVES = (

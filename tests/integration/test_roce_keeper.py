@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.checkout import wait_for
+from tests.patience import wait_for
 
 PROVES = ("fabric", "roce")
 

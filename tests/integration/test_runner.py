@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from infra.converge.runner import RunResult, run_playbook
 from infra.errors import BadInputError, CausewayError
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
+from tests.patience import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 LABEL = "causeway.test.runner"
@@ -305,16 +305,16 @@ def test_an_interrupt_ends_everything_that_was_started(runner: Runner, number: s
     command = [sys.executable, "-c", INTERRUPTED, str(runner.folder)]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        wait_until(lambda: any(line.startswith("sleep") for line in started_processes(mark)))
+        wait_for(lambda: any(line.startswith("sleep") for line in started_processes(mark)), "its sleep")
         process.send_signal(number)
         process.wait(timeout=PATIENCE_S)
     finally:
         process.kill()
     assert process.returncode == (-9 if number == signal.SIGKILL else 1)
-    wait_until(lambda: not started_processes(str(runner.folder / "playbook.yml")))
+    wait_for(lambda: not started_processes(str(runner.folder / "playbook.yml")), "the end of all")
     if number == signal.SIGKILL:  # a module at work on this machine outlives its Ansible, until the next run
         assert not runner(PING, "a").failed
-    wait_until(lambda: not started_processes(mark))
+    wait_for(lambda: not started_processes(mark), "the end of all")
 
 
 def test_what_a_killed_run_has_left_is_removed_by_the_next(runner: Runner, memory: Path) -> None:
@@ -342,13 +342,6 @@ def test_it_runs_beside_another_one_outside_the_main_thread(runner: Runner) -> N
         thread.join()
     assert {name: tuple(result.hosts) for name, result in results.items()} == {"a": ("a",), "b": ("b",)}
     assert not any(result.failed for result in results.values())
-
-
-def wait_until(condition: Any, limit_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not so within {limit_s} s"
-        time.sleep(0.1)
 
 
 REHEARSED = """

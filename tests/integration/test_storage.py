@@ -15,7 +15,8 @@ import pytest
 
 from infra.process import run
 from infra.providers.local import names, sweep
-from tests.integration.checkout import Checkout, region, wait_for
+from tests.integration.checkout import Checkout, region
+from tests.patience import wait_for
 
 PROVES = ("storage", "ceph", "ceph_client")
 NODES = tuple(f"tokyo-storage-{number}" for number in range(3))

@@ -13,7 +13,8 @@ import pytest
 
 from infra.providers.local import containers, daemons, sweep
 from infra.providers.local.names import link_dir
-from tests.integration.checkout import Checkout, region, said, two_regions, wait_for
+from tests.integration.checkout import Checkout, region, said, two_regions
+from tests.patience import wait_for
 
 PROVES = ("local", "verification")
 

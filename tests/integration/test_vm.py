@@ -11,7 +11,8 @@ import pytest
 
 from infra.providers.local import daemons, names, netns, nodes, sweep, vms
 from tests.integration import rdma
-from tests.integration.checkout import Checkout, commit, two_regions, wait_for
+from tests.integration.checkout import Checkout, commit, two_regions
+from tests.patience import wait_for
 
 PROVES = ("local", "fabric", "roce")
 

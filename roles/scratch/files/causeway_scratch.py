@@ -75,7 +75,8 @@ class Used:
             with contextlib.suppress(OSError):
                 self.add_mapped(place)
         for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-            self.add(Path(backing.read_text().rstrip("\n")))
+            with contextlib.suppress(OSError):
+                self.add(Path(backing.read_text().rstrip("\n")))
         for line in Path("/proc/swaps").read_text().splitlines()[1:]:
             self.add(Path(line.split()[0]))
 
