@@ -8,7 +8,7 @@ import difflib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,13 +16,28 @@ from typing import Any
 
 from infra import ROOT
 from infra.commands.doctor import make_key
+from infra.components import taken_out
+from infra.components.inventory_files import standing_contract
+from infra.components.leaving import (
+    by_role,
+    consent,
+    held_by,
+    kept_by,
+    leaving_roles_of,
+    no_consent,
+    recorded_roles,
+    require_taken_over,
+    take_leave,
+)
 from infra.converge.progress import failure_message
 from infra.converge.runner import RunResult, run_playbook
 from infra.declaration import ClusterSpec
 from infra.doctor.examine import Declared
-from infra.errors import shown
+from infra.doctor.wanted import roles_of
+from infra.errors import CausewayError, shown
 from infra.files import write_file
-from infra.ground import ssh
+from infra.ground import ssh, sudo
+from infra.ground.contract import Contract
 from infra.ground.machine import Grade
 from infra.ground.names import some
 from infra.ground.variable_files import KINDS as VARIABLES
@@ -65,24 +80,81 @@ class Changes:
 
 
 def rehearse(spec: ClusterSpec, stack: str) -> None:
-    """Show what `up` would change, and which hosts were left out, and why."""
+    """Show what `up` would change, and which hosts were left out, and why.
+
+    CausewayError, at the end, where `up` would stop before it changes anything.
+    """
     declared = Declared(spec, stack)
     make_key(declared)
+    changes = Changes()
     left_out = {host: "`up` makes it" for host in declared.contract.hosts if host not in declared.host_keys}
     for report in declared.examine(declared.machines()):
         if report.silent or report.grade == Grade.IMPOSSIBLE:
             left_out[report.host] = report.silent or report.findings[0].words
+    goes = _Leaving(declared, left_out)
     hosts = [host for host in declared.contract.hosts if host not in left_out]
-    changes = Changes()
-    if hosts:
-        result = _run(declared, hosts, changes)
-        left_out |= {host: _ended(result, host) for host in result.failed}
-    for line in changes.lines():
+    for run, names in ((goes.run, list(goes.due)), (partial(_run, declared, hosts), hosts)):
+        if names:
+            result = run(changes)
+            left_out |= {host: _ended(result, host) for host in result.failed}
+    for line in (*goes.lines(), *changes.lines()):
         print(line)
-    asked, changing = len(hosts), len(changes.hosts())
-    print(f"machines asked: {asked}, of which would change: {changing}; nothing was written there")
+    asked_of, changing = {*hosts, *goes.due}, changes.hosts()
+    print(
+        f"machines asked: {len(asked_of)}, of which would change: {len(changing)}; nothing was written there"
+    )
     for host, why in left_out.items():
         print(f"left out: {host}: {shown(why)}")
+    if goes.refusal:
+        raise goes.refusal
+
+
+class _Leaving:
+    """What goes, of machines that a stack has had: roles that are declared no more, and whole machines."""
+
+    def __init__(self, declared: Declared, left_out: Collection[str]) -> None:
+        """LEFT_OUT: machines that cannot be asked."""
+        self.stack, self.machines = declared.contract.stack, list[str]()
+        self.due: dict[str, list[str]] = {}
+        """Host → the roles that leave it."""
+        self.refusal: CausewayError | None = None
+        self._consent = consent(declared.spec)
+        if contract := standing_contract(self.stack, "roles that leave: not looked for"):
+            self._find(declared, contract, left_out)
+
+    def _find(self, declared: Declared, contract: Contract, left_out: Collection[str]) -> None:
+        hosts, keys = declared.contract.hosts, declared.host_keys
+        known = {name: {"address": str(hosts[name].address), "host_key": key} for name, key in keys.items()}
+        try:
+            sudo.ready(contract)
+            self.machines = taken_out.answering(contract, known)
+            held = held_by(contract, self.machines, hosts, kept_by(declared.contract), self._consent)
+            require_taken_over(held, self._consent)
+        except CausewayError as error:  # `up` stops at it, and nothing leaves
+            self.refusal = error
+            return
+        for role, part in held.items():  # what others take over waits for nobody then
+            self._consent[role]["hosts"] += part.handed_over()
+        stay = [name for name in keys if name in contract.hosts and name not in left_out]
+        roles = roles_of(declared.contract)
+        leaving, waiting = leaving_roles_of(self.stack, {name: roles[name] for name in stay}, self._consent)
+        self.due = recorded_roles(self.stack, self.machines) | leaving
+        if waiting:
+            self.refusal = no_consent(by_role(waiting, waiting), self._consent)
+
+    def run(self, changes: Changes) -> RunResult:
+        """Take leave in check mode, by the inventory that the stack has had."""
+        with tempfile.TemporaryDirectory(prefix="causeway-rehearsal-") as name:
+            say = partial(print, file=sys.stderr, flush=True)
+            runs = Path(name)
+            return take_leave(self.stack, self.due, "leave", say, runs=runs, rehearsal=changes.take)
+
+    def lines(self) -> Iterator[str]:
+        """Which machines go, and which roles leave from where."""
+        for name in self.machines:
+            yield f"declared no more, and would be given back: {name}"
+        for role, hosts in by_role(self.due, self.due).items():
+            yield f"{role} would leave: {some(hosts)}"
 
 
 def _ended(result: RunResult, host: str) -> str:

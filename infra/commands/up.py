@@ -20,7 +20,7 @@ from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before, make_key
 from infra.commands.rehearsal import rehearse
 from infra.components import kept
-from infra.components.leaving import consent, forget_gone
+from infra.components.leaving import consent, forget_gone, not_given_back
 from infra.doctor.examine import Declared
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         measured: list[Measurement] = []
         if wants_measuring(contract, arguments.measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)
+    for line in not_given_back(contract):
+        print(line)
     checks = read_result(stack)
     if checks.failed:
         raise CausewayError(f"stack {stack} stands, and its verification did not pass: {checks.report()}")

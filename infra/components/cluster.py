@@ -9,7 +9,7 @@ import pulumi
 from infra import ROOT
 from infra.components.access_key import SshKey
 from infra.components.departures import Departure
-from infra.components.leaving import consent
+from infra.components.leaving import consent, kept_by
 from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 from infra.ground import ssh
@@ -52,6 +52,7 @@ class Cluster(pulumi.ComponentResource):
             {
                 "stack": self.stack,
                 "hosts": list(self.contract.hosts),
+                "keeps": kept_by(self.contract),
                 "machines": self._all_machines(),
                 "leave": consent(spec),
             },

@@ -3,7 +3,6 @@
 import json
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -12,14 +11,15 @@ from infra.components import taken_out
 from infra.components.inventory_files import contract_file, standing_contract
 from infra.components.leaving import (
     DRAIN,
+    Held,
+    drained,
     drained_file,
-    drained_nodes,
     have_others,
+    held_by,
     holders,
-    is_let_go,
-    no_consent,
     recorded_roles,
     remember_drained,
+    require_taken_over,
     say,
     silent_in,
     take_leave,
@@ -27,7 +27,6 @@ from infra.components.leaving import (
 )
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
-from infra.inventory.roles import role_hosts
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.providers.local import nodes
 
@@ -59,17 +58,16 @@ class DepartureLifecycle(Lifecycle):
             return {}
         machines = taken_out.answering(contract, inputs["machines"])
         nodes_going = _standing(stack, contract.hosts.keys() - declared)
-        going = [*nodes_going, *machines]
-        back = sorted((drained_nodes(stack) & declared).difference(going))
-        held = _held(contract, going, inputs["leave"])
-        if lost := {role: hosts for role, part in held.items() if (hosts := part.nobody_takes())}:
-            raise no_consent(lost, inputs["leave"])
-        drained = sorted({host for part in held.values() for host in part.takers if host not in part.let_go})
-        remember_drained(stack, {*drained, *back})
+        going, keeps = [*nodes_going, *machines], inputs["keeps"]
+        held = held_by(contract, going, declared, keeps, inputs["leave"])
+        require_taken_over(held, inputs["leave"])
+        back, on_its_way = _back(stack, going, keeps), _on_its_way(stack, declared, keeps)
+        handed_over = {role: {*part.handed_over(), *on_its_way[role]} for role, part in held.items()}
+        remember_drained(stack, {role: {*hosts, *back[role]} for role, hosts in handed_over.items()})
         groups = [taken for part in held.values() for taken in part.takers.values()]
-        groups += [set(takers_of(role, contract, host)) for role in holders() for host in back]
-        self._hand_over(contract, [group for group in groups if group], held, drained, back)
-        remember_drained(stack, drained)
+        groups += [set(takers_of(role, contract, host)) for role, hosts in back.items() for host in hosts]
+        self._hand_over(contract, [group for group in groups if group], held, back)
+        remember_drained(stack, handed_over)
         if nodes_going:
             print(f"about to go: {', '.join(nodes_going)}", flush=True)
             _say_goodbye(contract, nodes_going)
@@ -77,8 +75,10 @@ class DepartureLifecycle(Lifecycle):
         return {}
 
     def observe(self, properties: Properties) -> list[str]:
-        """Nodes that were drained, and are declared."""
-        back = drained_nodes(properties["stack"]).intersection(properties["hosts"])
+        """Nodes that were drained, and are to hold data."""
+        # The state of an older version does not say which those are.
+        keeps: Mapping[str, Any] = properties.get("keeps") or dict.fromkeys(holders(), properties["hosts"])
+        back = {host for hosts in _back(properties["stack"], (), keeps).values() for host in hosts}
         return [f"{name}: was to go, and may hold no data any more" for name in sorted(back)]
 
     def remove(self, properties: Properties) -> None:
@@ -89,23 +89,23 @@ class DepartureLifecycle(Lifecycle):
         self,
         contract: Contract,
         groups: Sequence[Collection[str]],
-        held: Mapping[str, "Held"],
-        going: Sequence[str],
-        back: Sequence[str],
+        held: Mapping[str, Held],
+        back: Mapping[str, Collection[str]],
     ) -> None:
+        going = sorted({host for part in held.values() for host in part.handed_over()})
         if going:
             print(f"moving data: of {', '.join(going)} before it goes", flush=True)
         variables = {
-            "forget_hosts": list(going),
+            "forget_hosts": going,
             "forget_let_go": sorted({host for part in held.values() for host in part.let_go}),
-            "forget_refill": list(back),
+            "forget_refill": sorted({host for hosts in back.values() for host in hosts}),
             "forget_until": time.time() + DRAIN_S,
         }
         result = have_others(contract, groups, DRAIN, say, variables)
         if result and silent_in(result, groups):
             raise CausewayError(
                 result.report(),
-                hint="no node was taken away. Mend it and run ./run up again, or declare the nodes again; "
+                hint="nothing was taken away. Mend it and run ./run up again, or declare it again; "
                 "where what they hold may be lost, let the role go in the declaration: "
                 f"leave: [{{role: ROLE, hosts: [{', '.join(going)}]}}]",
             )
@@ -118,28 +118,20 @@ class Departure(Managed, module="causeway", name="Departure"):
         super().__init__(DepartureLifecycle, name, inputs, opts)
 
 
-@dataclass(frozen=True)
-class Held:
-    """What nodes that are about to go hold of one role: node → who can take it over; whose may be lost."""
-
-    takers: Mapping[str, set[str]]
-    let_go: Collection[str]
-
-    def nobody_takes(self) -> list[str]:
-        """The nodes that hold something, and nobody takes it over or has let it go."""
-        return [host for host, takers in self.takers.items() if not takers and host not in self.let_go]
+def _back(stack: str, going: Collection[str], keeps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Role that holds data → hosts that were to go, or it was to leave them, and that are to have it."""
+    found = drained(stack)
+    return {
+        role: sorted(found.get(role, set()).intersection(keeps[role]).difference(going)) for role in holders()
+    }
 
 
-def _held(
-    contract: Contract, going: Collection[str], leave: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Held]:
-    """Role that holds data → what it holds on nodes that are about to go."""
-    found: dict[str, Held] = {}
-    for role in holders():
-        hosts = [name for name in role_hosts(contract, role) if name in going]
-        takers = {host: set(takers_of(role, contract, host)).difference(going) for host in hosts}
-        found[role] = Held(takers, [host for host in hosts if is_let_go(leave, role, host)])
-    return found
+def _on_its_way(
+    stack: str, declared: Collection[str], keeps: Mapping[str, Collection[str]]
+) -> dict[str, set[str]]:
+    """Role that holds data → hosts that it has begun to leave; the contract may not know of it any more."""
+    found = drained(stack)
+    return {role: found.get(role, set()).intersection(declared).difference(keeps[role]) for role in holders()}
 
 
 def _standing(stack: str, names: Collection[str]) -> list[str]:

@@ -1,14 +1,16 @@
 """Roles that leave nodes, nodes that are gone for good, and what the others are told of both."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra import ROOT, capabilities
-from infra.converge.runner import Progress, RunResult, run_playbook
+from infra.converge.runner import Progress, Rehearsal, RunResult, run_playbook
 from infra.declaration import ClusterSpec
-from infra.drift.manifest import drift_dir, forget_host, load_manifest
+from infra.drift.leave import leaving_roles
+from infra.drift.manifest import Manifest, drift_dir, forget_host, load_manifest
 from infra.errors import CausewayError
 from infra.files import write_file
 from infra.ground.contract import Contract
@@ -31,10 +33,13 @@ def take_leave(
     purge_data: bool = False,
     node_goes: bool = False,
     inventory: Path | None = None,
+    runs: Path | None = None,
+    rehearsal: Rehearsal | None = None,
 ) -> RunResult:
-    """Take roles off hosts: host → roles, in any order. RUN: the folder of its log.
+    """Take roles off hosts: host → roles, in any order. RUN: the folder of its log, in RUNS or the stack's.
 
     NODE_GOES: the nodes go with them, so the roles say good-bye, and nothing is given back.
+    REHEARSAL: only say what would change, as `run_playbook` does.
     """
     return run_playbook(
         "playbooks/leave.yml",
@@ -46,8 +51,9 @@ def take_leave(
             "leave_purge_data": purge_data,
             "leave_node_goes": node_goes,
         },
-        run_dir=ROOT / stack_dir(stack) / "runs" / run,
+        run_dir=(runs or ROOT / stack_dir(stack) / "runs") / run,
         on_progress=on_progress,
+        rehearsal=rehearsal,
     )
 
 
@@ -67,11 +73,27 @@ def gone_nodes(contract: Contract) -> list[str]:
 
     Pulumi takes a whole pool away only once all else of an update is done.
     """
-    left = sorted(recorded(contract.stack) - contract.hosts.keys())
-    found = {name: load_manifest(contract.stack, name) for name in left}
-    ours = [name for name, one in found.items() if one and one.identity.startswith(INSTANCE)]
+    ours = [name for name, one in _not_declared(contract).items() if one.identity.startswith(INSTANCE)]
     there = nodes.standing(contract.stack) if ours else set()
     return [name for name in ours if name not in there]
+
+
+def not_given_back(contract: Contract) -> Iterator[str]:
+    """A line for each machine of yours that is declared no more, and did not answer when it was taken out."""
+    for name, one in _not_declared(contract).items():
+        if one.identity and not one.identity.startswith(INSTANCE) and one.roles:
+            yield (
+                f"{name} is declared no more, and keeps {', '.join(one.roles)}: it did not answer when "
+                "it was taken out. Declare it again, and take it out while it answers; once it is gone for "
+                f"good: ./run exec causeway forget {contract.stack} --host {name}"
+            )
+
+
+def _not_declared(contract: Contract) -> dict[str, Manifest]:
+    """The records of hosts that are declared no more."""
+    left = sorted(recorded(contract.stack) - contract.hosts.keys())
+    found = {name: load_manifest(contract.stack, name) for name in left}
+    return {name: one for name, one in found.items() if one}
 
 
 def forget_gone(
@@ -111,13 +133,9 @@ def forget(
     """
     groups = [group - set(hosts) for role in roles_with(FORGET) for group in _groups(contract, role)]
     variables = {"forget_hosts": sorted(hosts), "forget_lossy": lossy}
-    result = have_others(contract, groups, FORGET, on_progress, variables)
-    if result and (
-        silent_in(result, groups) or any(host.state == "failed" for host in result.hosts.values())
-    ):
-        again = f"./run exec causeway forget {contract.stack} --host {' --host '.join(sorted(hosts))}"
-        raise CausewayError(result.report(), hint=f"mend it, then: {again}")
-    remember_drained(contract.stack, drained_nodes(contract.stack).difference(hosts))
+    again = f"./run exec causeway forget {contract.stack} --host {' --host '.join(sorted(hosts))}"
+    _require_heard(have_others(contract, groups, FORGET, on_progress, variables), groups, again)
+    remember_drained(contract.stack, _without(drained(contract.stack), hosts))
     for name in hosts:
         forget_host(contract.stack, name)
         (converged_dir(contract.stack) / name).unlink(missing_ok=True)
@@ -138,6 +156,34 @@ def consent(spec: ClusterSpec) -> dict[str, dict[str, Any]]:
         for name, role in capabilities.roles().items()
         if role.leaves
     }
+
+
+def leaving_roles_of(
+    stack: str, declared: Mapping[str, Collection[str]], leave: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Host → roles of its record that are not DECLARED there any more: those that may leave, those that wait.
+
+    DECLARED: host → its roles; LEAVE: see `consent`. A role of which others have taken over what it held
+    there waits for nobody.
+    """
+    handed_over = drained(stack)
+    allowed: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
+    for name, roles in declared.items():
+        manifest = load_manifest(stack, name)
+        for role in leaving_roles(manifest, roles) if manifest else ():
+            may = role not in leave or is_let_go(leave, role, name) or name in handed_over.get(role, ())
+            (allowed if may else waiting).setdefault(name, []).append(role)
+    return allowed, waiting
+
+
+def by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:
+    """Role → its hosts, in the order of these."""
+    found: dict[str, list[str]] = {}
+    for name in hosts:
+        for role in due[name]:
+            found.setdefault(role, []).append(name)
+    return found
 
 
 def no_consent(waiting: Mapping[str, Sequence[str]], why: Mapping[str, Mapping[str, Any]]) -> CausewayError:
@@ -177,8 +223,9 @@ def have_others(
     step: str,
     on_progress: Callable[[Progress], None],
     variables: Mapping[str, Any],
+    roles: Sequence[str] | None = None,
 ) -> RunResult | None:
-    """Have the roles do a step on groups of hosts; None where there is no host."""
+    """Have these roles, or all, do a step on groups of hosts; None where there is no host."""
     asked = set().union(*groups)
     if not asked:
         return None
@@ -186,7 +233,7 @@ def have_others(
         "playbooks/forget.yml",
         stack=contract.stack,
         limit=[name for name in contract.hosts if name in asked],
-        extra_vars={"forget_roles": roles_with(step), "forget_step": step, **variables},
+        extra_vars={"forget_roles": roles or roles_with(step), "forget_step": step, **variables},
         run_dir=ROOT / stack_dir(contract.stack) / "runs" / step,
         on_progress=on_progress,
     )
@@ -208,25 +255,118 @@ def is_let_go(leave: Mapping[str, Mapping[str, Any]], role: str, host: str) -> b
     return bool({host, "all"} & set(leave[role]["hosts"]))
 
 
+@dataclass(frozen=True)
+class Held:
+    """What is held of one role where it is about to go: host → who can take it over; whose may be lost."""
+
+    takers: Mapping[str, set[str]]
+    let_go: Collection[str]
+
+    def nobody_takes(self) -> list[str]:
+        """The hosts that hold something, and nobody takes it over or has let it go."""
+        return [host for host, takers in self.takers.items() if not takers and host not in self.let_go]
+
+    def handed_over(self) -> list[str]:
+        """The hosts from which others take over what they hold."""
+        return [host for host, takers in self.takers.items() if takers and host not in self.let_go]
+
+
+def held_by(
+    contract: Contract,
+    going: Collection[str],
+    staying: Collection[str],
+    keeps: Mapping[str, Collection[str]],
+    leave: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Held]:
+    """Role that holds data → what it holds on hosts that are about to go, and on those that it is to leave.
+
+    KEEPS: role → the hosts that are to have it. Of a host that stays, and whose data nobody can take over,
+    nothing is said here: the role waits for consent, and stays as long.
+    """
+    found: dict[str, Held] = {}
+    for role in holders():
+        left = set(staying).difference(keeps[role])
+        parting = [host for host in role_hosts(contract, role) if host in going or host in left]
+        takers = {host: set(takers_of(role, contract, host)).difference(parting) for host in parting}
+        concerned = {host: its for host, its in takers.items() if its or host in going}
+        found[role] = Held(concerned, [host for host in parting if is_let_go(leave, role, host)])
+    return found
+
+
+def kept_by(contract: Contract) -> dict[str, list[str]]:
+    """Role that holds data → the hosts that are to have it."""
+    return {role: list(role_hosts(contract, role)) for role in holders()}
+
+
+def require_taken_over(held: Mapping[str, Held], leave: Mapping[str, Mapping[str, Any]]) -> None:
+    """CausewayError where nobody takes over what a role holds, and nobody has let it go."""
+    if lost := {role: hosts for role, part in held.items() if (hosts := part.nobody_takes())}:
+        raise no_consent(lost, leave)
+
+
 def say(progress: Progress) -> None:
     """Print how far a run is."""
     print(progress, flush=True)
 
 
-def drained_nodes(stack: str) -> set[str]:
-    """The nodes that others have been asked to take everything over from."""
+def drained(stack: str) -> dict[str, set[str]]:
+    """Role → the hosts that others have been asked to take everything over from."""
     try:
-        return set(json.loads(drained_file(stack).read_text()))
+        found = json.loads(drained_file(stack).read_text())
     except FileNotFoundError:
-        return set()
+        return {}
+    if isinstance(found, list):  # an older version named no role
+        found = dict.fromkeys(roles_with(DRAIN), found)
+    return {role: set(hosts) for role, hosts in found.items() if hosts}
 
 
-def remember_drained(stack: str, names: Collection[str]) -> None:
+def remember_drained(stack: str, hosts: Mapping[str, Collection[str]]) -> None:
     """Write down from whom everything is taken over, or that it is from nobody."""
-    if names:
-        write_file(drained_file(stack), json.dumps(sorted(names)) + "\n")
+    if found := {role: sorted(names) for role, names in hosts.items() if names}:
+        write_file(drained_file(stack), json.dumps(found, sort_keys=True) + "\n")
     else:
         drained_file(stack).unlink(missing_ok=True)
+
+
+def left_behind(contract: Contract) -> dict[str, list[str]]:
+    """Role → hosts that it has left, after others took over what it held there, and have yet to forget it."""
+    found = {
+        role: [name for name in sorted(hosts) if name in contract.hosts and not _has(contract, role, name)]
+        for role, hosts in drained(contract.stack).items()
+    }
+    return {role: hosts for role, hosts in found.items() if hosts}
+
+
+def _has(contract: Contract, role: str, host: str) -> bool:
+    return role in recorded_roles(contract.stack, [host]).get(host, ()) or host in role_hosts(contract, role)
+
+
+def forget_left_behind(contract: Contract, on_progress: Callable[[Progress], None]) -> None:
+    """Have the others forget what a role held on hosts that it has left. CausewayError where they cannot."""
+    for role, hosts in left_behind(contract).items():
+        groups = _groups(contract, role)
+        variables = {"forget_hosts": hosts, "forget_lossy": False}
+        _require_heard(have_others(contract, groups, FORGET, on_progress, variables, [role]), groups)
+        remember_drained(contract.stack, _without(drained(contract.stack), hosts, [role]))
+
+
+def _without(
+    found: Mapping[str, Collection[str]], hosts: Collection[str], roles: Collection[str] | None = None
+) -> dict[str, set[str]]:
+    """The same without some hosts, of some roles or all."""
+    return {
+        role: set(names).difference(hosts if roles is None or role in roles else ())
+        for role, names in found.items()
+    }
+
+
+def _require_heard(
+    result: RunResult | None, groups: Sequence[Collection[str]], again: str = "./run up"
+) -> None:
+    if result and (
+        silent_in(result, groups) or any(host.state == "failed" for host in result.hosts.values())
+    ):
+        raise CausewayError(result.report(), hint=f"mend it, then: {again}")
 
 
 def drained_file(stack: str) -> Path:

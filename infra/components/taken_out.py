@@ -36,7 +36,7 @@ def _is_made(region: Mapping[str, Any]) -> bool:
 def answering(contract: Contract, declared: Machines) -> list[str]:
     """The machines of a contract that are declared no more and answer, by their names there.
 
-    CausewayError where others would take on names of theirs: what is known of a machine is kept by its name.
+    CausewayError where one would have another name.
     """
     made = {name for name, region in contract.regions.items() if region.makes_nodes}
     hosts = contract.hosts.items()
@@ -45,7 +45,7 @@ def answering(contract: Contract, declared: Machines) -> list[str]:
     with suppress(CausewayError):  # a file that cannot be read is written anew by the same update
         identities = load_identities(contract.stack)
     stays = _new_names(known, identities, declared)
-    _require_names(known, stays)
+    _require_names(contract.stack, known, stays)
     out = [name for name, new_name in stays.items() if new_name is None]
     if not out:
         return []
@@ -77,18 +77,23 @@ def _new_names(
     }
 
 
-def _require_names(known: Mapping[str, str], stays: Mapping[str, str | None]) -> None:
-    moved = {name: new for name, new in stays.items() if new not in (None, name) and new in known}
+def _require_names(stack: str, known: Mapping[str, str], stays: Mapping[str, str | None]) -> None:
+    """What is known of a machine, here and by others, goes by its name: no machine takes on another."""
+    renamed = {name: new for name, new in stays.items() if new not in (None, name)}
+    had = recorded_roles(stack, renamed)
+    moved = {name: new for name, new in renamed.items() if new in known or name in had}
     if not moved:
         return
     name, new = next(iter(moved.items()))
     address = known[name]
+    others = f", which is the name of {known[new]}" if new in known else ""
     more = f", and {len(moved) - 1} more alike" if len(moved) > 1 else ""
     raise CausewayError(
-        f"{address} is {name}, and would be {new}, which is the name of {known[new]}{more}: what "
-        "was done to a machine is known by its name",
-        hint="without a name of its own a machine is called by its place in the pool. Write the names beside "
-        f"the addresses: {{name: {name}, address: {address}, …}}",
+        f"{address} is {name}, and would be {new}{others}{more}: what was done to a machine is known by its "
+        "name",
+        hint="without a name of its own a machine is called by its pool and its place there. Write the names "
+        f"beside the addresses: {{name: {name}, address: {address}, …}}. To have a machine called otherwise, "
+        "take it out of the declaration first, which gives it back, and declare it anew",
     )
 
 

@@ -9,11 +9,21 @@ import pulumi
 
 from infra import ROOT
 from infra.components.inventory_files import standing_contract
-from infra.components.leaving import converged_dir, forget_gone, gone_nodes, no_consent, say, take_leave
+from infra.components.leaving import (
+    by_role,
+    converged_dir,
+    forget_gone,
+    forget_left_behind,
+    gone_nodes,
+    leaving_roles_of,
+    left_behind,
+    no_consent,
+    say,
+    take_leave,
+)
 from infra.converge.runner import run_playbook
 from infra.drift.findings import HostReport
-from infra.drift.leave import leaving_roles
-from infra.drift.manifest import forget_host, load_manifest, not_sealed, remember_identity
+from infra.drift.manifest import forget_host, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.files import write_file
@@ -65,9 +75,10 @@ class ConfigurationLifecycle(Lifecycle):
         if due:
             silent += self._converge(inputs, due)
         if contract := standing_contract(inputs["stack"]):
+            forget_left_behind(contract, say)
             forget_gone(contract, say, inputs["leave"])
         if waiting:
-            raise no_consent(_by_role(waiting, waiting), inputs["leave"])
+            raise no_consent(by_role(waiting, waiting), inputs["leave"])
         # As drift, so that the next `up` tries them again even when nothing else has changed.
         return {
             "unreachable": silent,
@@ -91,6 +102,11 @@ class ConfigurationLifecycle(Lifecycle):
         if contract := standing_contract(properties["stack"]):
             sentences += [
                 f"{name}: is gone, and others have yet to forget it" for name in gone_nodes(contract)
+            ]
+            sentences += [
+                f"{name}: {role} has left, and others have yet to forget it"
+                for role, names in left_behind(contract).items()
+                for name in names
             ]
         for report in _reports(properties["stack"], current):
             sentences += _findings(report)
@@ -123,7 +139,7 @@ class ConfigurationLifecycle(Lifecycle):
         for name, roles in leaving.items():  # a role that is declared again is to run again
             taken = _taken(inputs, name)
             _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
-        counts = (f"{role} from {len(hosts)}" for role, hosts in _by_role(leaving, leaving).items())
+        counts = (f"{role} from {len(hosts)}" for role, hosts in by_role(leaving, leaving).items())
         print(f"leaving: {', '.join(counts)}", flush=True)
         result = take_leave(stack, leaving, f"leave-{inputs['wave']}", say)
         if any(host.state == "failed" for host in result.hosts.values()):
@@ -143,7 +159,7 @@ class ConfigurationLifecycle(Lifecycle):
             "playbooks/site.yml",
             stack=stack,
             limit=names,
-            extra_vars={"causeway_due": _by_role(due, names)},
+            extra_vars={"causeway_due": by_role(due, names)},
             run_dir=ROOT / stack_dir(stack) / "runs" / inputs["wave"],
             on_progress=say,
         )
@@ -255,30 +271,14 @@ def _due(properties: Properties) -> dict[str, list[str]]:
 
 def _leaving(properties: Properties) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Host → roles of its record that it has no more: those that may leave, and those that wait."""
-    allowed: dict[str, list[str]] = {}
-    waiting: dict[str, list[str]] = {}
-    consent = properties.get("leave") or {}  # a state of an older version has none
-    for name, host in properties["hosts"].items():
-        manifest = load_manifest(properties["stack"], name)
-        for role in leaving_roles(manifest, host.get("roles", ())) if manifest and "roles" in host else ():
-            asked = consent.get(role)
-            may = asked is None or {name, "all"} & set(asked["hosts"])
-            (allowed if may else waiting).setdefault(name, []).append(role)
-    return allowed, waiting
-
-
-def _by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:
-    """Role → its hosts, in the order of these."""
-    found: dict[str, list[str]] = {}
-    for name in hosts:
-        for role in due[name]:
-            found.setdefault(role, []).append(name)
-    return found
+    # The state of an older version names no roles, and no consent.
+    roles = {name: host["roles"] for name, host in properties["hosts"].items() if "roles" in host}
+    return leaving_roles_of(properties["stack"], roles, properties.get("leave") or {})
 
 
 def _what_runs(due: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """One line: each role with the number of hosts that it runs on."""
-    hosts = _by_role(due, due)
+    hosts = by_role(due, due)
     counts = (f"{role} on {len(hosts[role])}" for role in role_order() if role in hosts)
     yield f"{len(due)} host{'s' * (len(due) > 1)}: {', '.join(counts)}"
 

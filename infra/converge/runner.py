@@ -27,7 +27,7 @@ from infra.ground.contract import load_contract
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.stack import stack_dir
 
-__all__ = ["HostResult", "Progress", "RunResult", "run_playbook"]
+__all__ = ["HostResult", "Progress", "Rehearsal", "RunResult", "run_playbook"]
 
 RUNS_KEPT = 10
 REPORTED_HOSTS = 20
@@ -36,6 +36,8 @@ PRIVATE = "causeway-run-"
 POLL_S = 1
 END_GRACE_S = 5.0
 ERROR_LINES = 12
+Rehearsal = Callable[[str, str, Mapping[str, Any]], None]
+"""Told host, task and result of what would change, or fails."""
 _PATTERN = re.compile(r"[*?!&~@:,\[\]]")
 
 
@@ -78,16 +80,15 @@ def run_playbook(
     extra_vars: Mapping[str, Any] | None = None,
     forks: int = 25,
     inventory: Path | None = None,
-    rehearsal: Callable[[str, str, Mapping[str, Any]], None] | None = None,
+    rehearsal: Rehearsal | None = None,
 ) -> RunResult:
     """Run `playbook` (relative to the checkout) on a stack's hosts, or on those that `limit` names.
 
     One failed host does not stop the others. `run_dir` keeps the last ten runs under `artifacts/`.
     `inventory` defaults to `inventories/<stack>`; `tags` are options such as `--tags` with their names. No
-    string of `extra_vars` is taken for a template. With `rehearsal` nothing is changed, and no failure
-    ends anything: it is told host, task and result of what would change or fails, and `limit` names hosts of
-    `inventory` alone. Raises CausewayError for what no host is to blame for: a playbook that does not parse,
-    an inventory that is not there, no host matched, an interrupt.
+    string of `extra_vars` is taken for a template. With `rehearsal` nothing is changed, no failure ends
+    anything, and `limit` names hosts of `inventory` alone. Raises CausewayError for what no host is to blame
+    for: a playbook that does not parse, an inventory that is not there, no host matched, an interrupt.
     """
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)

@@ -515,9 +515,13 @@ def main() -> None:
             undo.forget()
         module.exit_json(changed=False)
     undo.all()
+    # Of long diffs the beginning is shown: what does not go stands there. In check mode a folder empties
+    # again for each of its files.
+    words = dict.fromkeys([f"stays: {line}\n" for line in undo.left] + [f"{line}\n" for line in undo.changes])
     module.exit_json(
         changed=bool(undo.changes),
         changes=undo.changes,
+        diff={"prepared": "".join(words)},
         left=undo.left,
         data=undo.data,
         unknown=undo.unknown(),

@@ -224,6 +224,16 @@ def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
 
     hosts[0]["name"] = "hall-control-1"
     checkout.declare(declared)
+    standing = pictures(machines)
+    printed = checkout.run("up", checkout.stack, "--dry-run")
+    assert "declared no more, and would be given back: hall-control-0" in printed
+    assert "consul would leave: hall-control-0\n" in printed
+    assert re.search(r"Bring the node back .*: hall-control-0\n(  .*\n)*  removed /etc/consul\.d\n", printed)
+    assert "left out" not in printed
+    after = pictures(machines)
+    assert not [standing[name] ^ after[name] for name in NAMES if standing[name] ^ after[name]]
+    assert "hall-control-0" in checkout.run("exec", "causeway", "drift", checkout.stack), "its record stays"
+
     printed = checkout.up()
     assert "declared no more, and given back: hall-control-0" in printed
     assert "0 failed, 0 unreachable" in printed

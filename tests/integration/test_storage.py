@@ -20,7 +20,8 @@ from tests.patience import wait_for
 
 PROVES = ("storage", "ceph", "ceph_client")
 NODES = tuple(f"tokyo-storage-{number}" for number in range(3))
-FOURTH = "tokyo-storage-3"
+FOURTH = "tokyo-spare-0"
+BOTH_POOLS = ["storage", "spare"]
 WRITER, READER = "tokyo-gpu-0", "tokyo-gpu-1"
 OSDS = "/var/lib/ceph/osd"
 FOLDER = "/mnt/train/datasets"
@@ -75,8 +76,10 @@ os.rename("/run/last.new", "/run/last")
 """
 
 
-def declaration(checkout: Checkout, nodes: int = 3, **more: Any) -> dict[str, Any]:
-    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": nodes})
+def declaration(checkout: Checkout, spare: int = 0, **more: Any) -> dict[str, Any]:
+    """Three nodes with Ceph, and SPARE more of another pool of storage nodes."""
+    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": 3})
+    tokyo["pools"] += [{"name": "spare", "role": "storage", "count": spare}] if spare else []
     storage = {
         "name": "train",
         "region": "tokyo",
@@ -283,7 +286,7 @@ def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> No
     wait_for(lambda: osds_up(checkout) == 2, "the others notice")
     checkout.run(*forget, lost)
     assert lost not in checkout.on_node(NODES[0], "ceph", "osd", "tree")
-    checkout.declare(declaration(checkout, nodes=4))
+    checkout.declare(declaration(checkout, spare=1, pools=BOTH_POOLS))
     checkout.up()
     wait_for(lambda: osds_up(checkout) == 4 and is_whole(checkout), "everything is whole again")
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
@@ -296,20 +299,46 @@ def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Check
     assert '"num_in_osds":4' in checkout.on_node(NODES[0], "ceph", "osd", "stat", "--format", "json")
 
 
-def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes(checkout: Checkout) -> None:
-    wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+def watch_fourth(checkout: Checkout) -> None:
+    """Have a node note how many groups the fourth one's OSD has, for as long as it is up."""
     tree = json.loads(checkout.on_node(NODES[0], "ceph", "osd", "tree", "--format", "json"))["nodes"]
     (osd,) = next(one for one in tree if one["name"] == FOURTH)["children"]
-    checkout.on_node(NODES[0], "systemd-run", "--unit=last", "python3", "-c", LAST, str(osd))
-    checkout.declare(declaration(checkout))
-    said = checkout.up()
+    checkout.on_node(NODES[0], "rm", "--force", "/run/last")
+    checkout.on_node(NODES[0], "systemd-run", "--collect", "python3", "-c", LAST, str(osd))
+
+
+def handed_over(checkout: Checkout, said: str) -> None:
+    """The fourth node's OSD was empty when it went, and nothing of it is left among the others."""
     assert f"moving data: of {FOURTH} before it goes" in said
-    assert set(checkout.instances()) == {*NODES, WRITER, READER}
     assert FOURTH not in checkout.on_node(NODES[0], "ceph", "osd", "tree")
     assert checkout.on_node(NODES[0], "cat", "/run/last") == "0"
     wait_for(lambda: is_whole(checkout), "everything is where it belongs")
-    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
     assert "not repaired by the roles" not in said
+
+
+def test_a_role_that_leaves_a_node_hands_over_what_it_holds_there_and_comes_back(checkout: Checkout) -> None:
+    wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+    watch_fourth(checkout)
+    checkout.declare(declaration(checkout, spare=1))
+    said = checkout.up()
+    handed_over(checkout, said)
+    assert "leaving: ceph from 1" in said
+    assert checkout.on_node(FOURTH, "sh", "-c", "pgrep --list-name ceph || true") == ""
+    assert checkout.changes() == {}
+    checkout.declare(declaration(checkout, spare=1, pools=BOTH_POOLS))
+    checkout.up()
+    wait_for(lambda: osds_up(checkout) == 4 and is_whole(checkout), "it serves again")
+    assert "osd-ceph-" in checkout.on_node(FOURTH, "ls", "/var/lib/ceph/aside"), "what it had is kept"
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
+
+
+def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes(checkout: Checkout) -> None:
+    wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
+    watch_fourth(checkout)
+    checkout.declare(declaration(checkout))
+    handed_over(checkout, checkout.up())
+    assert set(checkout.instances()) == {*NODES, WRITER, READER}
+    assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 
 
 def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) -> None:

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, strategies
 
 from infra import capabilities
+from infra.capabilities.storage.section import StorageSection
 from infra.checks.load import load_spec, parse
 from infra.commands import forget as command
 from infra.components import departures, leaving
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.declaration import ClusterSpec
-from infra.drift.manifest import Manifest, RoleManifest, forget_host, save_manifest
+from infra.drift.manifest import Manifest, RoleManifest, forget_host, load_manifest, save_manifest
 from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
 from infra.inventory.roles import role_hosts, role_order
@@ -393,13 +394,19 @@ def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run
     return runs
 
 
-def depart(contract: Contract, gone: Collection[str], leave: Mapping[str, list[str]] | None = None) -> None:
-    """An `up` by a declaration without these hosts."""
+def depart(
+    contract: Contract,
+    gone: Collection[str],
+    leave: Mapping[str, list[str]] | None = None,
+    without: Collection[str] = (),
+) -> None:
+    """An `up` by a declaration without these hosts, and with others that are to hold no data any more."""
     consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     for role, hosts in (leave or {}).items():
         consent[role]["hosts"] = hosts
     hosts = [name for name in contract.hosts if name not in gone]
-    inputs = {"stack": contract.stack, "hosts": hosts, "machines": {}, "leave": consent}
+    keeps = {role: set(names).difference(gone, without) for role, names in leaving.kept_by(contract).items()}
+    inputs = {"stack": contract.stack, "hosts": hosts, "keeps": keeps, "machines": {}, "leave": consent}
     departures.DepartureLifecycle().ensure(inputs, {})
 
 
@@ -467,7 +474,7 @@ def test_a_drain_that_failed_keeps_every_node_and_is_taken_back(wide: Contract, 
     runs.failing = "drain"
     with pytest.raises(CausewayError, match="failed") as refused:
         depart(wide, ["tokyo-storage-2"])
-    assert "no node was taken away" in (refused.value.hint or "")
+    assert "nothing was taken away" in (refused.value.hint or "")
     assert [step for step, _ in runs.told] == ["drain"]
     lifecycle, inputs = departures.DepartureLifecycle(), {"stack": wide.stack, "hosts": list(wide.hosts)}
     assert lifecycle.observe(inputs) == ["tokyo-storage-2: was to go, and may hold no data any more"]
@@ -487,6 +494,101 @@ def test_a_node_whose_first_run_was_killed_is_drained_and_who_is_gone_already_is
     monkeypatch.setattr("infra.providers.local.nodes.standing", lambda _stack: set())
     depart(wide, ["tokyo-storage-2"])
     assert len(runs.told) == 1
+
+
+def test_a_role_that_leaves_a_node_alone_hands_over_first_and_waits_for_nobody_then(
+    wide: Contract, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, others = "tokyo-storage-2", {"tokyo-storage-0", "tokyo-storage-1"}
+    depart(wide, [], without=[host])
+    assert runs.told == [("drain", [host])]
+    assert runs.asked == others
+    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    declared = {host: [role for role in role_order() if role != "ceph" and host in role_hosts(wide, role)]}
+    assert leaving.leaving_roles_of(wide.stack, declared, consent) == ({host: ["ceph"]}, {})
+    assert leaving.left_behind(wide) == {}, "it has not left yet"
+
+    record = load_manifest(wide.stack, host)
+    assert record
+    del record.roles["ceph"]
+    save_manifest(wide.stack, record)
+    smaller = wide_without(wide, host)
+    monkeypatch.setattr(departures, "standing_contract", lambda _stack: smaller)
+    depart(smaller, [])
+    assert len(runs.told) == 1, "nothing more is moved"
+    assert leaving.left_behind(smaller) == {"ceph": [host]}
+    leaving.forget_left_behind(smaller, print)
+    assert runs.told[1:] == [("forget", [host])]
+    assert leaving.left_behind(smaller) == {}
+    leaving.forget_left_behind(smaller, print)
+    assert len(runs.told) == 2
+
+
+def wide_without(contract: Contract, host: str) -> Contract:
+    """The contract of an `up` after which a node is of no cluster any more."""
+    section = contract.need(StorageSection)
+    clusters = tuple(
+        cluster.model_copy(
+            update={
+                "osds": {name: osds for name, osds in cluster.osds.items() if name != host},
+                "mons": tuple(name for name in cluster.mons if name != host),
+            }
+        )
+        for cluster in section.clusters
+    )
+    changed = section.model_copy(update={"clusters": clusters})
+    return contract.model_copy(update={"sections": contract.sections | {"storage": changed}})
+
+
+def test_a_role_that_nobody_can_take_over_from_stays_until_consent(wide: Contract, runs: Runs) -> None:
+    """It alone, or all of a cluster at once: the rest of the `up` goes on."""
+    alone, all_of_them = ["shanghai-storage-0"], [f"tokyo-storage-{number}" for number in range(3)]
+    depart(wide, [], without=[*alone, *all_of_them])
+    assert runs.told == []
+    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    declared = {name: ["base"] for name in alone}
+    _, waiting = leaving.leaving_roles_of(wide.stack, declared, consent)
+    assert "ceph" in waiting[alone[0]]
+
+
+def test_a_role_that_is_to_stay_after_all_holds_data_again(wide: Contract, runs: Runs) -> None:
+    host = "tokyo-storage-2"
+    depart(wide, [], without=[host])
+    depart(wide, [])
+    assert runs.told == [("drain", [host]), ("drain", [])]
+    assert runs.refilled == [host]
+    assert leaving.drained(wide.stack) == {}
+
+
+def test_what_may_be_lost_on_a_node_that_stays_is_no_place_for_others(wide: Contract, runs: Runs) -> None:
+    going = ["tokyo-storage-1", "tokyo-storage-2"]
+    depart(wide, [], {"ceph": going[:1]}, without=going)
+    assert runs.told == [("drain", going[1:])]
+    assert runs.let_go == going[:1]
+
+
+def test_what_an_older_version_wrote_of_drained_nodes_is_of_roles_that_are_drained(
+    wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(leaving, "ROOT", tmp_path)
+    (tmp_path / "roles").symlink_to(ROOT / "roles")
+    leaving.drained_file(wide.stack).parent.mkdir(parents=True, exist_ok=True)
+    leaving.drained_file(wide.stack).write_text('["tokyo-storage-2"]\n')
+    assert leaving.drained(wide.stack) == {"ceph": {"tokyo-storage-2"}}
+
+
+def test_a_machine_that_was_not_given_back_is_named_until_it_is_forgotten(
+    contract: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("infra.drift.manifest.ROOT", tmp_path)
+    part = {"base": RoleManifest()}
+    save_manifest(contract.stack, Manifest(host="hall-9", identity="host key", roles=part))
+    save_manifest(contract.stack, Manifest(host="was-0", identity="instance 1", roles=part))
+    save_manifest(contract.stack, Manifest(host=next(iter(contract.hosts)), identity="host key", roles=part))
+    (line,) = leaving.not_given_back(contract)
+    assert line.startswith("hall-9 is declared no more, and keeps base: ")
+    forget_host(contract.stack, "hall-9")
+    assert list(leaving.not_given_back(contract)) == []
 
 
 def test_every_role_that_holds_data_says_who_takes_it_over(wide: Contract) -> None:

@@ -31,7 +31,7 @@ def test_a_command_gets_our_environment_and_what_is_added(monkeypatch: pytest.Mo
 
 
 def test_a_process_may_call_itself_anything(tmp_path: Path) -> None:
-    program = os.fsencode(tmp_path) + b"/\xff) S 1 ("
+    program = tmp_path / os.fsdecode(b"\xff) S 1 (")
     shutil.copy2(shutil.which("sleep") or "/bin/sleep", program)
     with subprocess.Popen([program, "600"]) as process:
         try:

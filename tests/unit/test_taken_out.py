@@ -56,8 +56,13 @@ def declared(fleet: Fleet) -> Machines:
     return {name: {"address": address, "host_key": key} for name, (address, key) in fleet.items()}
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, **has: set[str] | str) -> list[str]:
-    """Whom `up` takes roles off; each machine has its address and answers, but for those in HAS."""
+def answering(
+    monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, *, had: bool = False, **has: set[str] | str
+) -> list[str]:
+    """Whom `up` takes roles off; each machine has its address and answers, but for those in HAS.
+
+    HAD: whether roles came to them.
+    """
 
     async def ask(_contract: Contract, hosts: list[str]) -> dict[str, set[str] | str]:
         return {name: has.get(name.replace("-", "_"), {was[name][0]}) for name in hosts}
@@ -65,7 +70,9 @@ def answering(monkeypatch: pytest.MonkeyPatch, was: Fleet, now: Fleet, **has: se
     monkeypatch.setattr(taken_out, "_addresses", ask)
     identities = {name: of_machine(key) for name, (_, key) in was.items()}
     monkeypatch.setattr(taken_out, "load_identities", lambda _stack: identities)
-    monkeypatch.setattr(taken_out, "recorded_roles", lambda _stack, _names: {})
+    monkeypatch.setattr(
+        taken_out, "recorded_roles", lambda _, names: {name: ["base"] for name in names if had}
+    )
     return taken_out.answering(contract_of(was), declared(now))
 
 
@@ -118,6 +125,18 @@ def test_names_that_would_move_to_other_machines_are_refused_with_the_line_to_wr
     assert "{name: hall-gpu-1, address: 10.0.0.2, …}" in (refused.value.hint or "")
     assert answering(monkeypatch, THREE, {"hall-gpu-1": B, "hall-gpu-2": C}) == ["hall-gpu-0"]
     assert answering(monkeypatch, THREE, {"hall-gpu-0": A, "hall-gpu-1": B}) == ["hall-gpu-2"]
+
+
+def test_a_machine_to_which_roles_came_is_not_called_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what came to it under the old name stayed for ever: in another pool it has other roles."""
+    elsewhere = {"hall-gpu-0": A, "hall-gpu-1": B, "hall-storage-0": C}
+    assert answering(monkeypatch, THREE, elsewhere) == []
+    with pytest.raises(
+        CausewayError, match=r"10\.0\.0\.3 is hall-gpu-2, and would be hall-storage-0: "
+    ) as refused:
+        answering(monkeypatch, THREE, elsewhere, had=True)
+    assert "{name: hall-gpu-2, address: 10.0.0.3, …}" in (refused.value.hint or "")
+    assert answering(monkeypatch, THREE, THREE, had=True) == []
 
 
 def test_another_machine_under_an_old_name_sends_the_old_one_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,25 @@ class Node:
         """Make and start this node's monitor; the units that hold."""
         if self.name not in [mon["name"] for mon in self.wanted["mons"]]:
             return []
-        folder = DATA / f"mon/ceph-{self.name}"
-        if not (folder / "store.db").exists():
+        folder, unit = DATA / f"mon/ceph-{self.name}", f"ceph-mon@{self.name}"
+        is_there = (folder / "store.db").exists()
+        if is_there and not is_active(unit) and self.was_taken_out():
+            is_there = False
+            self.set_aside(folder)
+        if not is_there:
             self.keep_what_others_know()
             self.change("monitor made", lambda: self.make_mon(folder))
-        return [self.started(f"ceph-mon@{self.name}")]
+        return [self.started(unit)]
+
+    def was_taken_out(self) -> bool:
+        """Whether the other monitors, where a majority answers, do not count this one any more."""
+        if len(self.wanted["mons"]) == 1:
+            return False
+        try:
+            with cluster(*BOOTSTRAP) as ask:
+                return self.name not in {mon["name"] for mon in ask("mon dump")["mons"]}
+        except RefusedError:
+            return False
 
     def keep_what_others_know(self) -> None:
         """Refuse to begin a cluster anew beside disks that belong to one: they would be strangers to it."""
@@ -124,13 +138,37 @@ class Node:
         known = str(uuid.uuid5(uuid.UUID(self.wanted["fsid"]), f"{self.name}/{osd['place']}"))
         for folder in OSDS.glob("ceph-*"):
             if read(folder / "fsid") == known and (folder / "mkfs_done").exists():
-                return f"ceph-osd@{folder.name.partition('-')[2]}"
+                unit = f"ceph-osd@{folder.name.partition('-')[2]}"
+                if is_active(unit) or not is_forgotten(known):
+                    return unit
+                self.give_up(osd, folder)
         if osd["kind"] == "device":
             check_device(osd, known)
         if self.dry_run:
             self.changes.append(f"OSD on {osd['place']} made")
             return "ceph-osd@new"
         return f"ceph-osd@{self.make_osd(known, osd)}"
+
+    def give_up(self, osd: Mapping[str, Any], folder: Path) -> None:
+        """An OSD that was made here, and that the cluster has forgotten: the others have what it held."""
+        if osd["kind"] == "device":
+            raise RefusedError(
+                f"the cluster has forgotten the OSD on {osd['path']}: where what it holds may go, "
+                f"`wipefs --all {osd['path']} && rm -r {folder}`, and run it again"
+            )
+        self.set_aside(folder)
+
+    def set_aside(self, folder: Path) -> None:
+        """Out of the way of what is made anew; somebody may want to look."""
+        aside = (
+            DATA
+            / "aside"
+            / f"{folder.parent.name}-{folder.name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        )
+        aside.parent.mkdir(mode=0o700, exist_ok=True)
+        self.change(
+            f"{folder}, which the cluster has forgotten, moved to {aside}", lambda: folder.rename(aside)
+        )
 
     def make_osd(self, known: str, osd: Mapping[str, Any]) -> int:
         """Ask for a number, and make the store; a number that was asked for before is given again."""
@@ -317,6 +355,17 @@ def labelled(path: str) -> str:
     except (RefusedError, ValueError):
         return ""
     return str(labels.get(path, {}).get("osd_uuid", ""))
+
+
+def is_active(unit: str) -> bool:
+    """Whether a unit runs."""
+    return run("systemctl", "show", "--property=ActiveState", "--value", unit).strip() == "active"
+
+
+def is_forgotten(known: str) -> bool:
+    """Whether the cluster knows no OSD by this UUID."""
+    with cluster(*BOOTSTRAP) as ask:
+        return known not in {osd["uuid"] for osd in ask("osd dump")["osds"]}
 
 
 def is_up(number: int) -> bool:

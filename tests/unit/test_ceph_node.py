@@ -1,0 +1,101 @@
+"""Daemons of Ceph's on a node that comes back: what the cluster still knows stays, the rest is made anew."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.loaded import load
+
+FILES = Path(__file__).resolve().parents[2] / "roles/ceph/files/causeway_ceph"
+FSID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "cluster"))
+HOST, PLACE = "tokyo-storage-2", "a"
+KNOWN = str(uuid.uuid5(uuid.UUID(FSID), f"{HOST}/{PLACE}"))
+MONS = [{"name": f"tokyo-storage-{number}", "address": f"10.0.0.{number}"} for number in range(3)]
+
+
+@pytest.fixture(scope="module")
+def programs() -> ModuleType:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FILES))
+        return load(FILES / "node.py")
+
+
+class Back:
+    """A node with the folders that its daemons had; `told` is what was run."""
+
+    def __init__(self, programs: ModuleType, patch: pytest.MonkeyPatch, root: Path) -> None:
+        self.root, self.running = root, False
+        self.mons: list[str] | None = [mon["name"] for mon in MONS]
+        """Which monitors the others count; None where no majority answers."""
+        self.osds = [KNOWN]
+        self._refused = programs.RefusedError
+        patch.setattr(programs, "DATA", root)
+        patch.setattr(programs, "OSDS", root / "osd")
+        patch.setattr(programs, "cluster", self._cluster)
+        patch.setattr(programs, "is_active", lambda _unit: self.running)
+        patch.setattr(programs.Node, "started", lambda _node, unit: unit)
+        patch.setattr(programs.Node, "make_osd", lambda *_: 7)
+        patch.setattr(programs.Node, "make_mon", lambda _node, folder: folder.mkdir(parents=True))
+        for name in ("osd/ceph-3/fsid", "osd/ceph-3/mkfs_done", f"mon/ceph-{HOST}/store.db"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(KNOWN)
+        self.programs = programs
+
+    @contextmanager
+    def _cluster(self, *_: str) -> Iterator[Any]:
+        if self.mons is None:
+            raise self._refused("no majority")
+        mons = [{"name": name} for name in self.mons]
+        answers = {"mon dump": {"mons": mons}, "osd dump": {"osds": [{"uuid": one} for one in self.osds]}}
+        yield answers.__getitem__
+
+    def node(self, **more: Any) -> Any:
+        wanted = {"host": HOST, "fsid": FSID, "mons": MONS, "osds": [], "daemons": []}
+        return self.programs.Node(wanted | more)
+
+    def aside(self) -> list[str]:
+        return sorted(path.name.rpartition("-")[0] for path in self.root.glob("aside/*"))
+
+
+@pytest.fixture
+def back(programs: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Back:
+    return Back(programs, monkeypatch, tmp_path)
+
+
+def test_an_osd_that_the_cluster_has_forgotten_is_made_anew_and_kept_aside(back: Back) -> None:
+    osd = {"kind": "file", "place": PLACE, "size_gib": 1}
+    assert back.node().osd(osd) == "ceph-osd@3"
+    back.osds = []
+    back.running = True
+    assert back.node().osd(osd) == "ceph-osd@3", "nobody is asked about one that runs"
+    back.running = False
+    assert back.node().osd(osd) == "ceph-osd@7"
+    assert back.aside() == ["osd-ceph-3"]
+    assert (next(back.root.glob("aside/*")) / "mkfs_done").exists()
+
+
+def test_a_disk_that_the_cluster_has_forgotten_is_left_as_it_is(back: Back) -> None:
+    back.osds = []
+    with pytest.raises(back.programs.RefusedError, match="wipefs --all /dev/sdz && rm -r "):
+        back.node().osd({"kind": "device", "place": PLACE, "path": "/dev/sdz"})
+    assert back.aside() == []
+
+
+def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so(back: Back) -> None:
+    store = back.root / f"mon/ceph-{HOST}/store.db"
+    others = [mon["name"] for mon in MONS if mon["name"] != HOST]
+    for mons, wanted, running in ((None, MONS, False), (others, MONS, True), (others, MONS[2:], False)):
+        back.mons, back.running = mons, running
+        assert back.node(mons=wanted).mons() == [f"ceph-mon@{HOST}"]
+        assert store.exists()
+    back.mons, back.running = others, False
+    node = back.node()
+    assert node.mons() == [f"ceph-mon@{HOST}"]
+    assert "monitor made" in node.changes
+    assert not store.exists()
+    assert back.aside() == [f"mon-ceph-{HOST}"]
