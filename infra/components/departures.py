@@ -122,7 +122,8 @@ def _back(stack: str, going: Collection[str], keeps: Mapping[str, Collection[str
     """Role that holds data → hosts that were to go, or it was to leave them, and that are to have it."""
     found = drained(stack)
     return {
-        role: sorted(found.get(role, set()).intersection(keeps[role]).difference(going)) for role in holders()
+        role: sorted(found.get(role, set()).intersection(keeps.get(role, ())).difference(going))
+        for role in holders()
     }
 
 

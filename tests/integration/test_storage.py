@@ -293,9 +293,11 @@ def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> No
 
 
 def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Checkout) -> None:
+    wait_for(lambda: osds_up(checkout) == 4, "none is down: a place is where one is up")
     drain = f"python3 /usr/local/lib/causeway_ceph/cluster.py drain {' '.join(NODES[1:])}"
     said = checkout.on_node(NODES[0], "sh", "-c", f"{drain} 2>&1 && exit 1 || true")
-    assert re.search(r"pool \S+ has 3 copies or parts, each in a host of its own, and 2 would", said)
+    tree = checkout.on_node(NODES[0], "ceph", "osd", "tree")
+    assert re.search(r"pool \S+ has 3 copies or parts, each in a host of its own, and 2 would", said), tree
     assert '"num_in_osds":4' in checkout.on_node(NODES[0], "ceph", "osd", "stat", "--format", "json")
 
 
