@@ -17,18 +17,9 @@ from typing import Any
 from infra import ROOT
 from infra.commands.doctor import make_key
 from infra.components import taken_out
+from infra.components.holding import consent, held_by, kept_by, no_consent, require_taken_over
 from infra.components.inventory_files import standing_contract
-from infra.components.leaving import (
-    by_role,
-    consent,
-    held_by,
-    kept_by,
-    leaving_roles_of,
-    no_consent,
-    recorded_roles,
-    require_taken_over,
-    take_leave,
-)
+from infra.components.leaving import by_role, leaving_roles_of, recorded_roles, take_leave
 from infra.converge.progress import failure_message
 from infra.converge.runner import RunResult, run_playbook
 from infra.declaration import ClusterSpec

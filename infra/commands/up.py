@@ -20,7 +20,8 @@ from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before, make_key
 from infra.commands.rehearsal import rehearse
 from infra.components import kept
-from infra.components.leaving import consent, forget_gone, not_given_back
+from infra.components.holding import consent
+from infra.components.leaving import forget_gone, not_given_back
 from infra.doctor.examine import Declared
 from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract

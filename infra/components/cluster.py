@@ -9,7 +9,7 @@ import pulumi
 from infra import ROOT
 from infra.components.access_key import SshKey
 from infra.components.departures import Departure
-from infra.components.leaving import consent, kept_by
+from infra.components.holding import consent, kept_by
 from infra.components.secret import NodeSecret, Secret
 from infra.declaration import ClusterSpec, ExistingProvider, LocalProvider, NodePoolSpec, RegionSpec
 from infra.ground import ssh

@@ -5,8 +5,8 @@ from typing import Any
 
 import pulumi
 
+from infra.components.holding import consent
 from infra.components.inventory import Inventory
-from infra.components.leaving import consent
 from infra.components.verification import Verification
 from infra.components.wave import Configuration, hosts_of
 from infra.drift.inputs import FROM_A_NODE, role_inputs

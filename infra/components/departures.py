@@ -8,23 +8,19 @@ from typing import Any
 import pulumi
 
 from infra.components import taken_out
-from infra.components.inventory_files import contract_file, standing_contract
-from infra.components.leaving import (
+from infra.components.holding import (
     DRAIN,
     Held,
     drained,
     drained_file,
-    have_others,
     held_by,
     holders,
-    recorded_roles,
     remember_drained,
     require_taken_over,
-    say,
-    silent_in,
-    take_leave,
     takers_of,
 )
+from infra.components.inventory_files import contract_file, standing_contract
+from infra.components.leaving import have_others, recorded_roles, say, silent_in, take_leave
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
 from infra.providers.lifecycle import Lifecycle, Managed, Properties

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from infra import ROOT
+from infra.components.holding import no_consent
 from infra.components.inventory_files import standing_contract
 from infra.components.leaving import (
     by_role,
@@ -17,7 +18,6 @@ from infra.components.leaving import (
     gone_nodes,
     leaving_roles_of,
     left_behind,
-    no_consent,
     say,
     take_leave,
 )

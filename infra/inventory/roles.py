@@ -37,6 +37,11 @@ def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
     )
 
 
+def roles_with(step: str) -> list[str]:
+    """The roles that have something to do at a step, in their order."""
+    return [role for role in role_order() if (ROOT / "roles" / role / "tasks" / f"{step}.yml").is_file()]
+
+
 @cache
 def helper_roles() -> tuple[str, ...]:
     """The roles that have no play of their own: others include them, and answer for what they do."""

@@ -15,7 +15,7 @@ from infra import capabilities
 from infra.capabilities.storage.section import StorageSection
 from infra.checks.load import load_spec, parse
 from infra.commands import forget as command
-from infra.components import departures, leaving
+from infra.components import departures, holding, leaving
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.declaration import ClusterSpec
@@ -380,7 +380,7 @@ def wide() -> Contract:
 def runs(wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Runs:
     """The nodes stand, and have their roles."""
     runs = Runs()
-    for module in ("infra.drift.manifest", "infra.components.leaving"):
+    for module in ("infra.drift.manifest", "infra.components.holding", "infra.components.leaving"):
         monkeypatch.setattr(f"{module}.ROOT", tmp_path)
     monkeypatch.setattr(departures, "standing_contract", lambda _stack: wide)
     monkeypatch.setattr(leaving, "run_playbook", runs)
@@ -401,11 +401,11 @@ def depart(
     without: Collection[str] = (),
 ) -> None:
     """An `up` by a declaration without these hosts, and with others that are to hold no data any more."""
-    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    consent = holding.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     for role, hosts in (leave or {}).items():
         consent[role]["hosts"] = hosts
     hosts = [name for name in contract.hosts if name not in gone]
-    keeps = {role: set(names).difference(gone, without) for role, names in leaving.kept_by(contract).items()}
+    keeps = {role: set(names).difference(gone, without) for role, names in holding.kept_by(contract).items()}
     inputs = {"stack": contract.stack, "hosts": hosts, "keeps": keeps, "machines": {}, "leave": consent}
     departures.DepartureLifecycle().ensure(inputs, {})
 
@@ -503,7 +503,7 @@ def test_a_role_that_leaves_a_node_alone_hands_over_first_and_waits_for_nobody_t
     depart(wide, [], without=[host])
     assert runs.told == [("drain", [host])]
     assert runs.asked == others
-    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    consent = holding.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     declared = {host: [role for role in role_order() if role != "ceph" and host in role_hosts(wide, role)]}
     assert leaving.leaving_roles_of(wide.stack, declared, consent) == ({host: ["ceph"]}, {})
     assert leaving.left_behind(wide) == {}, "it has not left yet"
@@ -545,7 +545,7 @@ def test_a_role_that_nobody_can_take_over_from_stays_until_consent(wide: Contrac
     alone, all_of_them = ["shanghai-storage-0"], [f"tokyo-storage-{number}" for number in range(3)]
     depart(wide, [], without=[*alone, *all_of_them])
     assert runs.told == []
-    consent = leaving.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
+    consent = holding.consent(ClusterSpec.model_construct(name="pacific", regions=(), leave=()))
     declared = {name: ["base"] for name in alone}
     _, waiting = leaving.leaving_roles_of(wide.stack, declared, consent)
     assert "ceph" in waiting[alone[0]]
@@ -557,7 +557,7 @@ def test_a_role_that_is_to_stay_after_all_holds_data_again(wide: Contract, runs:
     depart(wide, [])
     assert runs.told == [("drain", [host]), ("drain", [])]
     assert runs.refilled == [host]
-    assert leaving.drained(wide.stack) == {}
+    assert holding.drained(wide.stack) == {}
 
 
 def test_what_may_be_lost_on_a_node_that_stays_is_no_place_for_others(wide: Contract, runs: Runs) -> None:
@@ -570,11 +570,10 @@ def test_what_may_be_lost_on_a_node_that_stays_is_no_place_for_others(wide: Cont
 def test_what_an_older_version_wrote_of_drained_nodes_is_of_roles_that_are_drained(
     wide: Contract, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(leaving, "ROOT", tmp_path)
-    (tmp_path / "roles").symlink_to(ROOT / "roles")
-    leaving.drained_file(wide.stack).parent.mkdir(parents=True, exist_ok=True)
-    leaving.drained_file(wide.stack).write_text('["tokyo-storage-2"]\n')
-    assert leaving.drained(wide.stack) == {"ceph": {"tokyo-storage-2"}}
+    monkeypatch.setattr(holding, "ROOT", tmp_path)
+    holding.drained_file(wide.stack).parent.mkdir(parents=True, exist_ok=True)
+    holding.drained_file(wide.stack).write_text('["tokyo-storage-2"]\n')
+    assert holding.drained(wide.stack) == {"ceph": {"tokyo-storage-2"}}
 
 
 def test_a_machine_that_was_not_given_back_is_named_until_it_is_forgotten(
