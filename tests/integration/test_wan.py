@@ -4,6 +4,7 @@ Tokyo has two gateways, so the primary link and the tunnel that stands in for it
 """
 
 import json
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -200,15 +201,35 @@ HUNG = (
 )
 
 
+def measured(checkout: Checkout, node: str) -> dict[str, float]:
+    """`bgp_up`, the same with labels …: what the node's own program measures now, with a packet a link."""
+    folder, program = "/run/causeway-look", "/usr/local/sbin/causeway-wan-gateway"
+    probe = f"python3 -B {program} probe /etc/causeway-wan-gateway.json {folder} 1"
+    said = checkout.on_node(node, "sh", "-ec", f"mkdir -p {folder}; {probe}; cat {folder}/causeway_wan.prom")
+    values = re.findall(r"^causeway_wan_(\S+) (\S+)$", said, re.MULTILINE)
+    return {name: float(value) for name, value in values}
+
+
+def down(checkout: Checkout, node: str) -> set[str]:
+    """The declared neighbours that the node's metrics call down, by BGP or BFD."""
+    found = [name for name, value in measured(checkout, node).items() if value == 0]
+    return {name.split('"')[-2] for name in found if name.startswith(("bgp_up", "bfd_up"))}
+
+
 def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(standing: Checkout) -> None:
     """After links and gateways went and came, of which nothing is drift."""
     told, hung = "shanghai-gateway-0", "tokyo-gateway-1"
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
     bgp = json.loads(standing.on_node(told, "vtysh", "-c", "show bgp ipv4 unicast summary json"))
+    peer = next(iter(bgp["peers"]))
+    wait_for(lambda: not down(standing, told), "all neighbours", limit_s=60)
     for _kind, _key, command in TOLD:
-        drift(standing, told, command.format(asn=bgp["as"], peer=next(iter(bgp["peers"]))))
+        drift(standing, told, command.format(asn=bgp["as"], peer=peer))
+    assert peer in down(standing, told)
     for _kind, _key, command in HUNG:
         drift(standing, hung, command)
+    daemons = {name: value for name, value in measured(standing, hung).items() if name.startswith("frr_up")}
+    assert daemons == {'frr_up{daemon="bgpd"}': 0, 'frr_up{daemon="bfdd"}': 1}
     reports = scan(standing, 3)
     assert {what[1:] for what in found(reports[told])} == {row[:2] for row in TOLD}
     assert {what[1:] for what in found(reports[hung])} >= {row[:2] for row in HUNG}
@@ -216,6 +237,7 @@ def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(standi
     repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
     goes_by(standing, "wan-trans-sea")
+    wait_for(lambda: not down(standing, told) | down(standing, hung), "all neighbours", limit_s=60)
 
 
 def test_a_change_of_the_classes_reaches_the_gateways_alone(standing: Checkout) -> None:

@@ -9,12 +9,14 @@ from functools import cache
 import pytest
 from ruamel.yaml import YAML
 
-from infra import capabilities
+from infra import ROOT, capabilities
 from infra.capabilities import dashboards
 from infra.drift import watch
 from infra.ground.dashboard import Dashboard, Panel, Query
+from tests.loaded import load
 from tests.repo.dashboards import FILLED_IN, metrics, questions
 
+GATEWAY = ROOT / "roles" / "wan_gateway" / "files" / "causeway_wan_gateway.py"
 UIDS = {f"causeway-{about}" for about in ("changes", "fabric", "fleet", "links", "node", "storage")}
 """In bookmarks and in links of others: none is renamed or taken for another question."""
 EXPORTED = {
@@ -58,7 +60,8 @@ each = pytest.mark.parametrize(
 @cache
 def known() -> frozenset[str]:
     """What alerts read, each of which has been tried by promtool; what rules record; what is ours."""
-    found = {"ALERTS", *watch.HELP, *(name for names in EXPORTED.values() for name in names)}
+    found = {"ALERTS", *watch.HELP, *(f"causeway_wan_{name}" for name in load(GATEWAY).HELP)}
+    found |= {name for names in EXPORTED.values() for name in names}
     for name in capabilities.with_watch():
         (group,) = YAML(typ="safe").load(capabilities.alerts_of(name).read_text())["groups"]
         for rule in group["rules"]:

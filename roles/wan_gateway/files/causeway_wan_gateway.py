@@ -4,9 +4,14 @@
     causeway-wan-gateway keep CONFIG                      never ends
     causeway-wan-gateway probe CONFIG METRICS_DIR PACKETS  one measurement
 
-CONFIG is JSON: {"rate_pct": 95, "links": [{"name", "address", "peer", "rtt_ms", "bandwidth_mbps", "loss_pct",
-"mtu_bytes", "handover_mtu_bytes", "classes": {"management_pct", …}, "tunnel": {"address", "peer"}?}]}.
+CONFIG is JSON: {"rate_pct": 95, "gateways": [addresses of the region's other gateways], "links": [{"name",
+"address", "peer", "peer_asn"?, "rtt_ms", "bandwidth_mbps", "loss_pct", "mtu_bytes", "handover_mtu_bytes",
+"classes": {"management_pct", …}, "tunnel": {"address", "peer"}?}]}.
 A link's interface is found by its address, inside the tunnel where it has one. Standard library only.
+
+Neighbours are the other ends that have an AS number, and the other gateways. What FRR says of them is read as
+FRR 10.3 writes it (commit 85cf1ed: bgp_show_summary in bgpd/bgp_vty.c, peer_uptime in bgpd/bgpd.c,
+__display_peer_json in bfdd/bfdd_vty.c).
 """
 
 from __future__ import annotations
@@ -37,10 +42,17 @@ ICMP_OVERHEAD_BYTES = 28
 MIN_MTU_BYTES = 576
 WINDOW_PROBES = 600
 """Over how many packets loss is reported: a round of 30 could not show 0.2 %."""
+GATEWAY_PACKETS = 5
+"""What another gateway of the region is asked: one that is there answers the first."""
+FRR_LIMIT_S = 10
+"""Longest that a daemon of FRR's may take to answer out of its memory; it is waited for as long only."""
+MOST = 2**53
+"""No number that FRR counts is larger; up to here a float is exact."""
 WINDOW_FILE = Path("/var/lib/causeway-wan/loss.json")
 
 Link = dict[str, Any]
 Metrics = list[tuple[str, str, float]]
+"""Name behind `causeway_wan_`, labels as they are written, value."""
 
 
 def run(*argv: str) -> tuple[int, str]:
@@ -159,20 +171,23 @@ def keep(config: dict[str, Any]) -> None:
 # Measurement
 
 
-def ping(link: Link, count: int, *options: str) -> tuple[int, list[float]]:
-    """How many packets went out to the other end, and the round trips, in ms, of those that came back."""
-    address = inner(link, "address").split("/")[0]
-    often = ("-n", "-c", str(count), "-i", "0.2", "-W", "2")
-    text = run("ping", *often, "-I", address, *options, inner(link, "peer"))[1]
+def ping(peer: str, count: int, *options: str) -> tuple[int, list[float]]:
+    """How many packets went out to an address, and the round trips, in ms, of those that came back."""
+    text = run("ping", "-n", "-c", str(count), "-i", "0.2", "-W", "2", *options, peer)[1]
     sent = re.search(r"(\d+) packets transmitted", text)
     return int(sent[1]) if sent else count, [float(ms) for ms in re.findall(r"time=([\d.]+) ms", text)]
+
+
+def ping_over(link: Link, count: int, *options: str) -> tuple[int, list[float]]:
+    """`ping` to the other end of a link."""
+    return ping(inner(link, "peer"), count, "-I", inner(link, "address").split("/")[0], *options)
 
 
 def path_mtu(link: Link) -> int:
     """The largest packet, in bytes, that gets through unfragmented, up to the declared; 0 when none does."""
 
     def passes(size: int) -> bool:
-        return bool(ping(link, 3, "-M", "do", "-s", str(size - ICMP_OVERHEAD_BYTES))[1])
+        return bool(ping_over(link, 3, "-M", "do", "-s", str(size - ICMP_OVERHEAD_BYTES))[1])
 
     low, high = MIN_MTU_BYTES, int(link["mtu_bytes"])
     if passes(high):
@@ -187,44 +202,104 @@ def path_mtu(link: Link) -> int:
 
 def measure(link: Link, packets: int, window: list[list[int]]) -> Metrics:
     """One link's metrics. `window` holds [sent, lost] of the last rounds, and gets this one."""
-    sent, trips = ping(link, packets)
+    sent, trips = ping_over(link, packets)
     window.append([sent, sent - len(trips)])
     while sum(count for count, _ in window[1:]) >= WINDOW_PROBES:
         window.pop(0)
-    name, total = link["name"], sum(count for count, _ in window) or 1
+    of, total = f'link="{link["name"]}"', sum(count for count, _ in window) or 1
     found = [
-        ("up", name, float(bool(trips))),
-        ("loss_ratio", name, sum(lost for _, lost in window) / total),
-        ("mtu_bytes", name, path_mtu(link) if trips else 0),
-        ("declared_rtt_seconds", name, link["rtt_ms"] / 1000),
+        ("link_up", of, float(bool(trips))),
+        ("link_loss_ratio", of, sum(lost for _, lost in window) / total),
+        ("link_mtu_bytes", of, path_mtu(link) if trips else 0),
+        ("link_declared_rtt_seconds", of, link["rtt_ms"] / 1000),
         # Both directions of a round trip may lose the packet.
-        ("declared_loss_ratio", name, 1 - (1 - link["loss_pct"] / 100) ** 2),
-        ("declared_mtu_bytes", name, link["mtu_bytes"]),
+        ("link_declared_loss_ratio", of, 1 - (1 - link["loss_pct"] / 100) ** 2),
+        ("link_declared_mtu_bytes", of, link["mtu_bytes"]),
     ]
     if trips:
-        found.append(("rtt_seconds", name, sorted(trips)[len(trips) // 2] / 1000))
+        found.append(("link_rtt_seconds", of, sorted(trips)[len(trips) // 2] / 1000))
     return found
 
 
+# Neighbours
+
+
+def neighbours(config: dict[str, Any]) -> dict[str, str]:
+    """Address of each declared neighbour → its labels."""
+    links = {inner(link, "peer"): link["name"] for link in config["links"] if "peer_asn" in link}
+    return {
+        **{peer: f'link="{name}",peer="{peer}"' for peer, name in links.items()},
+        **{peer: f'peer="{peer}"' for peer in config["gateways"]},
+    }
+
+
+def ask_frr(daemon: str, question: str) -> Any:
+    """What one daemon answers, without the others; None where it says nothing in time or nothing readable."""
+    command = ["vtysh", "-d", daemon, "-c", f"show {question} json"]
+    try:
+        said = subprocess.run(command, capture_output=True, timeout=FRR_LIMIT_S, check=False).stdout
+        return json.loads(said)
+    except (OSError, subprocess.TimeoutExpired, ValueError, RecursionError):
+        return None
+
+
+def counted(value: object) -> float | None:
+    """A number that FRR counted; None for what is none."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < MOST else None
+
+
+def told(wanted: dict[str, str], bgp: Any, bfd: Any) -> Metrics:
+    """What FRR's two answers say of the declared neighbours; one that it does not speak of is down."""
+    peers = bgp.get("peers") if isinstance(bgp, dict) else None
+    known = peers if isinstance(peers, dict) else {}
+    entries = [entry for entry in bfd if isinstance(entry, dict)] if isinstance(bfd, list) else []
+    alive = [entry.get("peer") for entry in entries if entry.get("status") == "up"]
+    found = [
+        ("frr_up", 'daemon="bgpd"', float(isinstance(bgp, dict))),
+        ("frr_up", 'daemon="bfdd"', float(isinstance(bfd, list))),
+    ]
+    for peer, of in wanted.items():
+        session = known.get(peer)
+        session = session if isinstance(session, dict) else {}
+        found.append(("bgp_up", of, float(session.get("state") == "Established")))
+        found.append(("bfd_up", of, float(peer in alive)))
+        prefixes, since = counted(session.get("pfxRcd")), counted(session.get("peerUptimeEstablishedEpoch"))
+        found += [("bgp_prefixes", of, prefixes)] if prefixes is not None else []
+        found += [("bgp_changed_timestamp_seconds", of, since)] if since is not None else []
+    return found
+
+
+def reached(peer: str) -> Metrics:
+    """Whether another gateway of the region answers at all."""
+    return [("gateway_up", f'peer="{peer}"', float(bool(ping(peer, GATEWAY_PACKETS)[1])))]
+
+
 HELP = {
-    "up": "1: packets came back over the link in the last measurement",
-    "rtt_seconds": "median round trip of the last measurement",
-    "loss_ratio": f"round trips lost, over about the last {WINDOW_PROBES} packets",
-    "mtu_bytes": "largest packet that gets through unfragmented; 0 when none does",
-    "declared_rtt_seconds": "declared round trip",
-    "declared_loss_ratio": "share of round trips that the declared loss lets fail",
-    "declared_mtu_bytes": "largest packet as declared",
+    "link_up": "1: packets came back over the link in the last measurement",
+    "link_rtt_seconds": "median round trip of the last measurement",
+    "link_loss_ratio": f"round trips lost, over about the last {WINDOW_PROBES} packets",
+    "link_mtu_bytes": "largest packet that gets through unfragmented; 0 when none does",
+    "link_declared_rtt_seconds": "declared round trip",
+    "link_declared_loss_ratio": "share of round trips that the declared loss lets fail",
+    "link_declared_mtu_bytes": "largest packet as declared",
+    "gateway_up": "1: packets came back from another gateway of the region in the last measurement",
+    "frr_up": f"1: the daemon answered within {FRR_LIMIT_S} s",
+    "bgp_up": "1: the session with a declared neighbour is established",
+    "bfd_up": "1: BFD hears a declared neighbour",
+    "bgp_prefixes": "prefixes that are held from a neighbour",
+    "bgp_changed_timestamp_seconds": "when the session was last established or lost; none where it never was",
 }
 
 
 def exposition(metrics: Metrics, now: float) -> Iterator[str]:
     """The lines node_exporter reads."""
     for metric, text in HELP.items():
-        yield f"# HELP causeway_wan_link_{metric} {text}"
-        yield f"# TYPE causeway_wan_link_{metric} gauge"
-        for name, link, value in metrics:
+        yield f"# HELP causeway_wan_{metric} {text}"
+        yield f"# TYPE causeway_wan_{metric} gauge"
+        for name, labels, value in metrics:
             if name == metric:
-                yield f'causeway_wan_link_{metric}{{link="{link}"}} {value:.9g}'
+                yield f"causeway_wan_{metric}{{{labels}}} {value:.10g}"
     yield "# HELP causeway_wan_probe_timestamp_seconds when the links were last measured"
     yield "# TYPE causeway_wan_probe_timestamp_seconds gauge"
     yield f"causeway_wan_probe_timestamp_seconds {int(now)}"
@@ -249,15 +324,20 @@ def write(path: Path, text: str) -> None:
 
 
 def probe(config: dict[str, Any], folder: Path, packets: int) -> None:
-    """Measure all links at the same time, and write what was found."""
+    """Measure all links at the same time, ask FRR, and write what was found."""
     try:
         windows = json.loads(WINDOW_FILE.read_text())
     except (OSError, ValueError):
         windows = {}
     windows = {link["name"]: windows.get(link["name"], []) for link in config["links"]}
-    with ThreadPoolExecutor(max(len(windows), 1)) as pool:
-        found = pool.map(lambda link: measure(link, packets, windows[link["name"]]), config["links"])
-        metrics = [metric for metrics in found for metric in metrics]
+    links, gateways = config["links"], config["gateways"]
+    with ThreadPoolExecutor(max(len(links) + len(gateways), 1)) as pool:
+        over = pool.map(lambda link: measure(link, packets, windows[link["name"]]), links)
+        within = pool.map(reached, gateways)
+        metrics = [metric for found in (*over, *within) for metric in found]
+    # Afterwards: of a link that came back meanwhile BGP has heard as well.
+    answers = ask_frr("bgpd", "bgp ipv4 unicast summary"), ask_frr("bfdd", "bfd peers")
+    metrics += told(neighbours(config), *answers)
     write(folder / "causeway_wan.prom", "\n".join(exposition(metrics, time.time())) + "\n")
     write(WINDOW_FILE, json.dumps(windows))
 

@@ -16,6 +16,12 @@ def own_links(expect: Expect) -> list[Link]:
     return [link for link in expect.wan_gateway_links if link["gateway"] == expect.wan_gateway_address]
 
 
+def neighbours(expect: Expect) -> set[str]:
+    """With whom this gateway is to speak BGP: the other ends of links, and its region's other gateways."""
+    ends = {inner(link, "peer") for link in own_links(expect) if "peer_asn" in link}
+    return ends | (set(expect.wan_gateway_members) - {expect.wan_gateway_address})
+
+
 def inner(link: Link, key: str) -> str:
     """A link's address or peer, inside its tunnel where it has one."""
     return str(link.get("tunnel", link)[key])

@@ -7,7 +7,7 @@ import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, route_to, settled
-from tests.verify.wan_gateway.links import inner, link_device, own_links, some_address, vtysh
+from tests.verify.wan_gateway.links import link_device, neighbours, own_links, some_address, vtysh
 
 SETTLED_WITHIN_S = 30.0
 """The other ends may have been configured a moment ago."""
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.deadline(SETTLED_WITHIN_S + 20)
 
 
 def test_neighbours_at_the_other_ends(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
-    own = {inner(link, "peer") for link in own_links(expect) if "peer_asn" in link}
-    wanted = own | (set(expect.wan_gateway_members) - {expect.wan_gateway_address})
+    wanted = neighbours(expect)
     if not wanted:
         verdict.not_declared("no gateway at the other ends")
     missing = settled(lambda: wanted - speaking(host), lambda missing: not missing, SETTLED_WITHIN_S)

@@ -16,6 +16,11 @@ def link(expr: str, legend: str = LINK, unit: str = "") -> Query:
     return Query(by_region(expr, "instance", "link"), legend, unit, needs=GATEWAY)
 
 
+def neighbour(expr: str, legend: str, unit: str = "") -> Query:
+    """Of each declared neighbour of a gateway's, by the address that FRR knows it by."""
+    return Query(by_region(expr, "instance", "link", "peer"), legend, unit, needs=GATEWAY)
+
+
 def measured(name: str) -> str:
     """A series of the gateways'."""
     return f"causeway_wan_link_{name}{{{HERE}}}"
@@ -26,8 +31,8 @@ LINKS = Dashboard(
     title="Which link?",
     about="region",
     help=(
-        "The global region's server has the paths of all regions, and the links of its own gateways. BGP and"
-        " BFD have no series: a neighbour that is lost shows as a link without answers."
+        "The global region's server has the paths of all regions, and the links and neighbours of its own"
+        " gateways."
     ),
     panels=(
         Panel(
@@ -87,6 +92,18 @@ LINKS = Dashboard(
             ),
             width=24,
             help="Measured once a minute; a link has a gateway at each end.",
+        ),
+        Panel(
+            "Neighbours",
+            "table",
+            (
+                neighbour(f"causeway_wan_bgp_up{{{HERE}}}", "BGP"),
+                neighbour(f"causeway_wan_bfd_up{{{HERE}}}", "BFD"),
+                neighbour(f"causeway_wan_bgp_prefixes{{{HERE}}}", "prefixes"),
+                neighbour(f"time() - causeway_wan_bgp_changed_timestamp_seconds{{{HERE}}}", "since", "s"),
+            ),
+            width=24,
+            help="As FRR has them; all that are declared, and without a link those of the same region.",
         ),
         Panel(
             "Round trip by link",
