@@ -55,7 +55,6 @@ def test_every_link_is_measured(host: Host, expect: Expect, verdict: VerdictReco
 
 def test_every_neighbour_is_told(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
     found = metrics(host, expect)
-    assert found['frr_up{daemon="bgpd"}'] == found['frr_up{daemon="bfdd"}'] == 1, "FRR does not answer"
     wanted = neighbours(expect)
     if not wanted:
         verdict.not_declared("no gateway at the other ends")
