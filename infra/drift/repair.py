@@ -50,16 +50,20 @@ class Obstacles:
     """What else clears the way, as the kinds have it: `what` it does, in words, and its `argv`."""
 
     undone: list[dict[str, Any]] = field(default_factory=list)
-    """What somebody added that is no file: `what`, in words, and the `argv` that takes it away."""
+    """What somebody added that is no file: `what`, in words, and the `argv` that takes it away; `first` where
+    it hides something."""
 
     @property
     def takes_rights(self) -> bool:
         """Whether anything of it may be what the repair itself comes in by."""
         return bool(self.added_keys or self.added or self.undone)
 
-    def undo(self, what: str, *argv: str) -> None:
-        """Have a command take away what somebody added: with consent, or else it is named."""
-        command = {"what": what, "argv": list(argv)}
+    def undo(self, what: str, *argv: str, first: bool = False) -> None:
+        """Have a command take away what somebody added: with consent, or else it is named.
+
+        FIRST: before all else that clears the way.
+        """
+        command = {"what": what, "argv": list(argv)} | ({"first": True} if first else {})
         if command not in self.undone:
             self.undone.append(command)
 

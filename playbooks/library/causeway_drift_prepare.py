@@ -70,7 +70,8 @@ class Preparation(Steps):
         self.consent = module.params["remove_added"]
 
     def all(self) -> None:
-        """Everything."""
+        """Everything; first what hides something, for what is below it is what has to be brought back."""
+        self.undo(first=True)
         for path in self.todo.get("thaw", ()):
             self.thaw(path)
         for path, names in self.todo.get("attributes", {}).items():
@@ -138,7 +139,13 @@ class Preparation(Steps):
                 self.do(f"took keys out of {path}", lambda p=path, k=keys: self.take_out(p, k))
             else:
                 self.left.append(f"{len(keys)} keys in {path}")
+        self.undo(first=False)
+
+    def undo(self, *, first: bool) -> None:
+        """Take away what somebody added that is no file, with consent; name it without."""
         for command in self.todo.get("undone", ()):
+            if command.get("first", False) != first:
+                continue
             if self.consent:
                 self.do(f"took away: {command['what']}", lambda argv=command["argv"]: self.command(*argv))
             else:
@@ -161,8 +168,16 @@ class Preparation(Steps):
         if self.consent:
             self.thaw(path)
             self.away(path, "moved away, for no role wrote it")
+            self.bring_again(path)
         else:
             self.left.append(path)
+
+    def bring_again(self, path: str) -> None:
+        """Have the package of a file of settings bring it once more; of most added files there is none."""
+        owner, _, named = self.command("dpkg-query", "--search", path)[1].partition(": ")
+        if named.splitlines()[:1] == [path] and " " not in owner:
+            again = (*INSTALL, "--reinstall", "-o", "Dpkg::Options::=--force-confmiss", owner)
+            self.do(f"{path}: as {owner} brings it", lambda: self.command(*again))
 
     def away(self, path: str, why: str) -> None:
         """Move a path to where nothing reads it."""

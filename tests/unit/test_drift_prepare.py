@@ -85,6 +85,33 @@ def test_what_somebody_added_goes_with_consent_and_is_named_without(module: Modu
     assert commands == []
     assert prepared(module, commands, consent=True, undone=undone) == ["took away: rule x"]
     assert commands == [["ip", "rule", "del", "a b"]]
+    cover = [{"what": "mount /x", "argv": ["umount", "/x"], "first": True}]
+    unmask = [{"what": "unmasked y", "argv": ["systemctl", "unmask", "y"]}]
+    assert prepared(module, commands, undone=undone + cover)[0] == "mount /x (umount /x)"
+    done = ["took away: mount /x", "took away: rule x", "unmasked y"]
+    assert prepared(module, commands, consent=True, undone=undone + cover, commands=unmask) == done
+
+
+@pytest.mark.parametrize(
+    ("found", "brought"), [("p", ["p"]), ("p:amd64", ["p:amd64"]), ("p, q", []), ("diversion by q from", [])]
+)
+def test_a_packages_edited_file_is_moved_away_and_brought_again(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str, brought: list[str]
+) -> None:
+    monkeypatch.setattr(module.Preparation, "put_aside", lambda _self, _path: tmp_path / "aside")
+    monkeypatch.setattr(module, "move", lambda path, target: Path(path).rename(target))
+    file, ran = tmp_path / "gai.conf", []
+    file.write_text("edited")
+
+    def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
+        ran.append(argv)
+        return 0, f"{found}: {file}\n", ""
+
+    parameters = {"obstacles": {"added": [str(file)]}, "remove_added": True}
+    module.Preparation(SimpleNamespace(params=parameters, check_mode=False, run_command=run_command)).all()
+    assert not file.exists()
+    assert [argv[-1] for argv in ran[1:]] == brought
+    assert all({"--reinstall", "Dpkg::Options::=--force-confmiss"} <= set(argv) for argv in ran[1:])
 
 
 def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:
