@@ -62,7 +62,8 @@ def run(argv: list[str], limit_s: float = 0) -> str:
 
 
 def ask_systemd(questions: list[tuple[str, str, str]]) -> list[Any]:
-    """Properties of units, as `(unit, "Unit" or "Service", name)`; None for what systemd does not know.
+    """Properties of units, as `(unit, "Unit" or "Service", name)`, and of systemd itself, as
+    `("", "Manager", name)`; None for what systemd does not know.
 
     OSError when systemd does not answer. The wire format is that of the D-Bus specification.
     """
@@ -112,9 +113,9 @@ def message_bytes(data: bytes) -> int:
 def question(serial: int, unit: str, interface: str, name: str) -> bytes:
     """A call of `org.freedesktop.DBus.Properties.Get`."""
     letters = [chr(x) if x < 128 and chr(x).isalnum() else f"_{x:02x}" for x in unit.encode()]
-    if letters[0].isdigit():
+    if unit[:1].isdigit():
         letters[0] = f"_{ord(letters[0]):02x}"
-    path = "/org/freedesktop/systemd1/unit/" + "".join(letters)
+    path = "/org/freedesktop/systemd1" + ("/unit/" + "".join(letters) if unit else "")
     fields = b""
     for code, kind, value in (
         (1, b"o", path),

@@ -13,6 +13,7 @@ from infra.drift.compared import compared
 from infra.drift.journal import journal_path, keep_changes, note_changes, noted_changes
 from infra.drift.kind import Task
 from infra.drift.kinds import KINDS
+from infra.drift.kinds.known import Known
 from infra.drift.manifest import Manifest
 from infra.drift.merge import HostSeal
 from infra.drift.record import Recorder, as_json
@@ -42,7 +43,10 @@ FIRST: dict[str, Any] = {
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}
 """Aspect → what a task that compares it says, where that is not the aspect's value."""
-OWN_RULE = ("absent", "listing", "effective", "authorized_keys", "traffic", "privilege")
+OWN_RULE = {
+    *("absent", "listing", "effective", "authorized_keys"),
+    *(name for name, kind in KINDS.items() if isinstance(kind, Known)),
+}
 """Kinds of which single names count, not values: tried by tests of their own."""
 ASPECTS = {name: tuple(kind.aspects) for name, kind in KINDS.items() if " " not in name}
 BY_ITSELF = {"unit": {"dropins", "fragment", "contents"}, "package": {"hold"}}

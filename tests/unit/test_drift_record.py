@@ -100,6 +100,9 @@ RECORDED = [
             ("file", "/root/.ssh/authorized_keys"): {},
             ("authorized_keys", "root"): {},
             ("privilege", "root"): {},
+            ("folders", "all"): {},
+            ("programs", "all"): {},
+            ("surroundings", "all"): {},
         },
     ),
     (

@@ -52,7 +52,7 @@ def test_a_strangers_key_stays_named_when_the_first_key_is_declared() -> None:
     def run(records: dict[str, Any], *lines: str) -> list[str]:
         made = HostSeal("s", "node", {"base": records}, {"base": str(lines)}, "instance 1")
         of_root = [f"{KEYS_FILE}: {line}" for line in lines]
-        answers = {"root": {"keys": of_root}, KEYS_FILE: {"keys": list(lines)}}
+        answers = {"root": {"keys": of_root}, KEYS_FILE: {"keys": list(lines)}, "all": {}}
         values = [FOUND if one["kind"] == "file" else answers[one["key"]] for _, one in made.claims]
         made.merge({"machine": "m1", "values": values})
         save_manifest("s", made.manifest)

@@ -94,7 +94,10 @@ def is_packaged(node: Look, path: str, data: bytes) -> bool:
     if path.startswith("/usr/lib/"):
         return is_brought(node, path, data, owners_of(node, [path]).get(path, ""))
     known = md5(data).hexdigest()
-    return f"\n {path} {known}\n".encode() in node.dpkg() or f"{known}  {path}\n" in text_of(UCF, "")
+    lines: set[bytes] = node.once("packaged", lambda: set(node.dpkg().split(b"\n")))
+    kept: str = node.once("ucf", lambda: text_of(UCF, ""))
+    said = f" {path} {known}"  # "obsolete" behind it: an update no longer brings it, and leaves it
+    return not lines.isdisjoint((said.encode(), f"{said} obsolete".encode())) or f"{known}  {path}\n" in kept
 
 
 def files_below(start: str) -> list[str]:

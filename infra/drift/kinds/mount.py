@@ -66,5 +66,6 @@ KINDS = (
         look_at_mount,
         {"fstab": is_text, "mounted": is_text},
         modules={"ansible.posix.mount": mounts},
+        knows_others=True,
     ),
 )

@@ -314,7 +314,7 @@ KINDS = tuple(
         stands_alone=True,
         one_of=frozenset(ASPECTS),
         in_part=("content",),
-        knows_others=name == "file",
+        knows_others=name != "absent",
     )
     for name, aspects in ASPECTS.items()
 )

@@ -36,7 +36,7 @@ def unmask(*words: str) -> tuple[str, ...]:
 
 def look_at_unit(node: Look, key: str, how: How) -> Found:
     """A unit's state, enablement and files; all units are asked for at once."""
-    units = node.once("units", lambda: all_units(node.keys_of("unit")))
+    units = node.once("units", lambda: all_units([entry[1] for entry in node.entries if entry[0] == "unit"]))
     found: Found = dict(units[key])
     if found["active"] == node.want.get("active", found["active"]):
         found["_since"] = None  # systemd remembers when the state changed, and nothing else
@@ -312,5 +312,6 @@ KINDS = (
         always=("active", "enabled", "load", "dropins"),
         never_none=("dropins",),
         stands_alone=True,
+        knows_others=True,
     ),
 )

@@ -146,7 +146,7 @@ def unit_files() -> list[str]:
 
 def filed(node: Look, paths: list[str]) -> list[str]:
     """Files that are no task's nor as a package brought them, with what they say; comments say nothing."""
-    own, found = set(node.keys_of("file")), []
+    own, found = node.once("own files", lambda: set(node.keys_of("file"))), []
     for path in paths:
         if path not in own and not path.endswith((*LEFT_OVER, "/.placeholder")) and os.path.isfile(path):
             data = bytes_of(path)

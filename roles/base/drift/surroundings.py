@@ -1,0 +1,320 @@
+"""surroundings: what every boot, login and program of a node goes by, beside what the roles wrote.
+
+What was there at the first seal is known; what comes later is a difference. A file that is as its package
+brought it says nothing: an update is no difference. What no program reads back is asked for where it is
+kept: what systemd gives to all that it starts, what resolved was told of an interface.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infra.drift.kind import Claim, Found, How, is_list
+from infra.drift.kinds.effective import files_below
+from infra.drift.kinds.known import Known, with_known
+from infra.drift.looks import Look
+from infra.drift.node import ask_systemd, bytes_of, text_of
+from roles.base.drift.privilege import filed
+
+if TYPE_CHECKING:
+    from infra.drift.manifest import Manifest
+    from infra.drift.merge import HostSeal
+    from infra.drift.repair import Obstacles
+
+ROOTS_HOME = "/root"
+SYSTEMDS = ("coredump", "journald", "logind", "networkd", "oomd", "resolved", "sleep", "timesyncd", "user")
+"""systemd's programs that have files of settings (systemd.syntax(7)); its own are `systemd's defaults`."""
+SURROUNDING_FILES = {
+    "logins": (
+        *(f"/etc/{x}" for x in ("environment", "profile", "profile.d", "bash.bashrc", "zsh", "security")),
+        *("/etc/ssh/sshrc", "/etc/update-motd.d"),
+        *(f"{ROOTS_HOME}/.{x}" for x in ("profile", "bashrc", "bash_profile", "bash_login", "bash_aliases")),
+        *(f"{ROOTS_HOME}/.{x}" for x in ("bash_logout", "zshenv", "zprofile", "zshrc", "pam_environment")),
+        *(f"{ROOTS_HOME}/.ssh/{x}" for x in ("rc", "environment")),
+    ),
+    "libraries": ("/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/openssl.cnf"),
+    "names": tuple(
+        f"/etc/{x}" for x in ("nsswitch.conf", "gai.conf", "host.conf", "hosts.allow", "hosts.deny")
+    ),
+    "packages": (
+        *(f"/etc/apt/{x}" for x in ("sources.list", "sources.list.d", "preferences", "preferences.d")),
+        *(f"/etc/apt/{x}" for x in ("trusted.gpg", "trusted.gpg.d", "keyrings", "auth.conf", "auth.conf.d")),
+        *("/etc/dpkg/dpkg.cfg", "/etc/dpkg/dpkg.cfg.d"),
+    ),
+    "boot": (
+        *(
+            f"/{top}/systemd/{x}"
+            for top in ("etc", "run", "usr/local/lib")
+            for x in ("system-generators", "system-environment-generators", "system-shutdown")
+        ),
+        *(f"/{top}/{x}" for top in ("etc", "run") for x in ("udev/rules.d", "modprobe.d", "modules-load.d")),
+        *(f"/etc/{x}" for x in ("tmpfiles.d", "sysusers.d", "binfmt.d", "environment.d", "modules")),
+        *(f"/etc/{x}" for x in ("rc.local", "init.d", "crypttab", "default/grub", "default/grub.d")),
+        *(f"/etc/{x}" for x in ("kernel", "initramfs-tools", "network", "netplan", "systemd/network")),
+    ),
+    "policy": ("/etc/polkit-1", "/etc/dbus-1"),
+    "hooks": (
+        *("/etc/logrotate.conf", "/etc/logrotate.d", "/etc/dhcp", "/etc/networkd-dispatcher"),
+        *("/etc/NetworkManager/dispatcher.d", "/etc/ppp"),
+    ),
+    "jobs": (
+        *(f"/var/spool/cron/{x}" for x in ("atjobs", "crontabs")),
+        *("/var/lib/systemd/linger", "/etc/systemd/user", f"{ROOTS_HOME}/.config/systemd/user"),
+    ),
+    "daemons": (
+        *(f"/{top}/systemd/{x}.conf.d" for top in ("etc", "run") for x in SYSTEMDS),
+        *(f"/etc/systemd/{x}.conf" for x in SYSTEMDS),
+        "/run/systemd/system.conf.d",
+    ),
+    "trust": ("/usr/local/share/ca-certificates",),
+}
+"""Files that are read together, by what they change. No file that DHCP or the boot writes is among them."""
+NOT_THESE = ("/var/spool/cron/crontabs/root", "/var/spool/cron/atjobs/.SEQ", "/etc/security/opasswd")
+"""What `privilege` lists, what counts only, and what a change of a password writes."""
+SNAPS = ("snap.", "snap-", "70-snap.")
+"""How names begin of files and units that snapd writes at each of its updates."""
+PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin")
+OWN_PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin")
+"""What is here goes before a program of the same name that a package brought."""
+ENABLED_IN = ("/etc/systemd/system", "/run/systemd/system")
+HELPER = "/var/lib/systemd/deb-systemd-helper-"
+"""Where packages note which links of these they made: `enabled`, `masked`."""
+BROUGHT = "by its package"
+OWN_ENABLING = ("ceph-", *SNAPS)
+"""How units begin that a program of theirs enables as it makes them."""
+DIVERSIONS, ALTERNATIVES = "/var/lib/dpkg/diversions", "/var/lib/dpkg/alternatives"
+CHOSEN = "/etc/alternatives"
+CERTIFICATES, BUNDLE = "/etc/ssl/certs", "ca-certificates.crt"
+CERTIFICATE_SOURCES = ("/usr/share/ca-certificates/", "/usr/local/share/ca-certificates/")
+RESOLVER, MANAGER = "/run/systemd/resolve/netif", "/run/NetworkManager"
+PASSING = ("LANG", "LC_", "container", "TERM", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "XDG_", "RD_")
+"""How variables of systemd begin that the boot or the locale gives it."""
+
+
+def look_at_surroundings(node: Look, key: str, how: How) -> Found:
+    """Each list of what was added, by what it changes."""
+    found = {what: strange_files(node, starts) for what, starts in SURROUNDING_FILES.items()}
+    found["names"] += told_of_names()
+    found["packages"] += diverted() + chosen()
+    found["trust"] += strange_certificates()
+    found["fstab"] = fstab_lines(node)
+    found["shadowing"] = shadowing(node)
+    found["enabled"] = enabled_links(node)
+    found["environment"] = manager_environment(node)
+    return with_known(node, found)
+
+
+def strange_files(node: Look, starts: tuple[str, ...]) -> list[str]:
+    """Files that no role and no package wrote, with what they say; links that lead to no package's file."""
+    paths = [path for start in starts for path in files_below(start) if path not in NOT_THESE]
+    paths = [path for path in paths if not path.rpartition("/")[2].startswith(SNAPS)]
+    links = {path: link_target(path) for path in paths if os.path.islink(path)}
+    own = own_paths(node)
+    found = [f"{path} ->{target}" for path, target in links.items() if target and path not in own]
+    return found + filed(node, [path for path in paths if path not in links])
+
+
+def own_paths(node: Look) -> set[str]:
+    """The links that roles made."""
+    paths: set[str] = node.once("own links", lambda: set(node.keys_of("link")))
+    return paths
+
+
+def link_target(path: str) -> str:
+    """Where a link leads; empty where that is a package's file."""
+    target = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+    return "" if target.startswith(("/usr/lib/", "/lib/", "/usr/share/")) else target
+
+
+def told_of_names() -> list[str]:
+    """What resolved was told of an interface, as its name servers; NetworkManager tells it such itself."""
+    if os.path.isdir(MANAGER) or not os.path.isdir(RESOLVER):
+        return []
+    from _socket import if_nameindex
+
+    interfaces = {str(index): name for index, name in if_nameindex()}
+    return [
+        f"{interfaces.get(index, index)} {line}"
+        for index in sorted(os.listdir(RESOLVER))
+        for line in text_of(f"{RESOLVER}/{index}", "").splitlines()
+        if line and line[0] != "#"
+    ]
+
+
+def diverted() -> list[str]:
+    """Files of packages that somebody has dpkg put elsewhere: path, place and who, a line each."""
+    lines = text_of(DIVERSIONS, "").splitlines()
+    triples = zip(lines[::3], lines[1::3], lines[2::3])
+    return [f"diverted {path} to {place}" for path, place, who in triples if who == ":"]
+
+
+def chosen() -> list[str]:
+    """Alternatives that somebody chose: by hand, as update-alternatives(1) notes it, or behind its back."""
+    found = []
+    for name in sorted(os.listdir(ALTERNATIVES)) if os.path.isdir(ALTERNATIVES) else ():
+        text = text_of(f"{ALTERNATIVES}/{name}", "auto\n")
+        path = f"{CHOSEN}/{name}"
+        target = os.readlink(path) if os.path.islink(path) else "no link"
+        if text.startswith("manual\n") or f"\n{target}\n" not in text:
+            found.append(f"alternative {name} {target}")
+    return found
+
+
+def strange_certificates() -> list[str]:
+    """Authorities that all programs trust and that no package brought, in both forms that are kept."""
+    found, linked = [], 0
+    if not os.path.isdir(CERTIFICATES):
+        return []
+    for entry in os.scandir(CERTIFICATES):
+        if not entry.is_symlink():
+            if entry.is_file() and entry.name not in (BUNDLE, "ssl-cert-snakeoil.pem"):
+                found.append(f"{entry.path} 0")
+        elif os.path.isabs(target := os.readlink(entry.path)):
+            linked += 1
+            if not target.startswith(CERTIFICATE_SOURCES):
+                found.append(f"{entry.path} ->{target}")
+    path = f"{CERTIFICATES}/{BUNDLE}"
+    if os.path.isfile(path):
+        more = bytes_of(path).count(b"BEGIN CERTIFICATE") - linked
+        found += [f"{BUNDLE} has {more} more"] * (more > 0)
+    return found
+
+
+def fstab_lines(node: Look) -> list[str]:
+    """What is mounted at boot and no task governs."""
+    own = node.keys_of("mount")
+    rows = [line.split() for line in text_of("/etc/fstab", "").splitlines()]
+    return [
+        " ".join(row)
+        for row in rows
+        if len(row) > 2 and row[0][0] != "#" and row[1].replace("\\040", " ") not in own
+    ]
+
+
+def shadowing(node: Look) -> list[str]:
+    """Programs that go before a package's of the same name."""
+    own = own_paths(node).union(node.keys_of("file"))
+    found = []
+    for folder in OWN_PROGRAM_FOLDERS:
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            path = f"{folder}/{name}"
+            if path not in own and any(os.path.lexists(f"{top}/{name}") for top in PROGRAM_FOLDERS):
+                found.append(f"{path} 0")
+    return found
+
+
+def enabled_links(node: Look) -> list[str]:
+    """Units that are started, masked, or have another name, by no role and by no package."""
+    own, known = set(node.keys_of("unit")).union(own_paths(node)), node.want.get("enabled") or ()
+    found = []
+    for folder in ENABLED_IN:
+        for top, folders, names in os.walk(folder):
+            for name in sorted(folders + names):
+                path = f"{top}/{name}"
+                if not os.path.islink(path) or name in own or path in own or name.startswith(OWN_ENABLING):
+                    continue
+                line, inner = f"{path} ->{os.readlink(path)}", path[len(folder) :]
+                if not any(os.path.lexists(HELPER + state + inner) for state in ("enabled", "masked")):
+                    found += [line] * (f"{line} {BROUGHT}" not in known)
+                elif node.mode == "seal":
+                    found.append(f"{line} {BROUGHT}")  # a package may forget its note, and keep the link
+    return found
+
+
+def manager_environment(node: Look) -> list[str]:
+    """Variables that systemd gives to all that it starts, as hashes: a value may be secret."""
+    (lines,) = ask_systemd([("", "Manager", "Environment")])
+    pairs = [line.partition("=") for line in lines or ()]
+    return [
+        f"{name} {node.digest(value.encode())}" for name, _, value in pairs if not name.startswith(PASSING)
+    ]
+
+
+# On the controller
+
+TRUST_AGAIN = ("trust in what no package brought", "update-ca-certificates", "--fresh")
+UNSET = ("systemctl", "unset-environment")
+BY_PACKAGES = ("/etc/nsswitch.conf",)
+"""What packages add a word to as they are installed."""
+
+
+class Surroundings(Known):
+    """What everything on a node goes by."""
+
+    def following(self, claim: Claim) -> Iterator[Claim]:
+        """From root's keys, that every node's are governed."""
+        if (claim.kind, claim.key) == ("authorized_keys", "root"):
+            yield Claim("surroundings", "all")
+
+    def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
+        """A file, link or unit that a task governs, and what a role's packages change."""
+        governed, words = run.governed(), line.split()
+        if words[0] in BY_PACKAGES and any(kind == "package" for kind, _ in run.changed):
+            return True
+        if line.endswith(BROUGHT):
+            return True
+        if aspect == "fstab":
+            return words[1].replace("\\040", " ") in governed
+        name = words[0].rpartition("/")[2]
+        return words[0] in governed or (aspect == "enabled" and name in governed)
+
+    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """What takes it away. A file that was there and says something else is changed back by hand."""
+        words = line.split()
+        if aspect == "environment":
+            found.undo(f"variable {words[0]} of all that systemd starts", *UNSET, words[0])
+        elif aspect == "fstab":
+            place = words[1].translate({ord(x): f"\\{x}" for x in "\\.*[]^$|"})
+            pattern = rf"\|^[^#[:space:]]\+[[:space:]]\+{place}[[:space:]]|d"
+            found.undo(f"line {line} of /etc/fstab", "sed", "-i", "-e", pattern, "/etc/fstab")
+        elif words[0] == "diverted":
+            found.undo(f"diversion of {words[1]}", *DIVERT, words[1])
+        elif words[0] == "alternative":
+            found.undo(f"choice of {words[1]}", "update-alternatives", "--auto", words[1])
+        elif words[0] == BUNDLE:
+            found.undo(*TRUST_AGAIN)
+        elif not words[0].startswith("/"):
+            found.undo(f"what resolved was told of {words[0]}", "resolvectl", "revert", words[0])
+        else:
+            self._file(found, aspect, line, manifest)
+
+    def _file(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """A file or a link: moved away where it was not there before."""
+        path = line.rpartition(" ")[0]
+        sealed = manifest.entry(self.name, "all")
+        known = {str(old).rpartition(" ")[0] for old in (sealed.want.get(aspect) or () if sealed else ())}
+        if path in known:
+            return
+        found.added.append(path)
+        if path.startswith(("/etc/systemd/", "/run/systemd/")):
+            found.run("had systemd read its files again", "systemctl", "daemon-reload")
+        if aspect == "trust":
+            found.undo(*TRUST_AGAIN)
+
+
+DIVERT = ("dpkg-divert", "--local", "--rename", "--remove")
+SURROUNDINGS = (*SURROUNDING_FILES, "fstab", "shadowing", "enabled", "environment")
+KINDS = (
+    Surroundings(
+        "surroundings",
+        look_at_surroundings,
+        dict.fromkeys(SURROUNDINGS, is_list),
+        always=SURROUNDINGS,
+        never_none=SURROUNDINGS,
+        said={
+            "logins": "read at logins",
+            "libraries": "read for libraries",
+            "names": "read for names",
+            "packages": "read for packages",
+            "boot": "read at boot",
+            "daemons": "read by systemd's daemons",
+            "trust": "trusted authority",
+            "shadowing": "program before a package's",
+            "enabled": "enabled unit",
+            "environment": "variable of systemd",
+        },
+        stands_alone=True,
+    ),
+)
