@@ -1,0 +1,76 @@
+"""The directories above what roles made, and what is mounted over either."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from roles.base.drift import folders
+from tests.unit.test_drift_live import look
+from tests.unit.test_drift_repair import plan_for
+from tests.unit.test_drift_seal import checkout as checkout
+from tests.unit.test_drift_surroundings import node_with, sealed_again
+
+
+def test_a_new_directory_above_is_sealed_and_a_changed_one_is_not() -> None:
+    old = {"folders": ["/etc 0755 root root"]}
+    want, said = sealed_again("folders", old, {"folders": ["/etc 0755 root root", "/opt 0700 root root"]})
+    assert want["folders"] == ["/etc 0755 root root", "/opt 0700 root root"]
+    assert not said
+    want, said = sealed_again("folders", old, {"folders": ["/etc 0777 root root"], "mounts": ["/etc tmpfs"]})
+    assert want == {"folders": ["/etc 0755 root root", "/opt 0700 root root"], "mounts": []}
+    assert len(said) == 2
+
+
+def test_directories_above_and_mounts_over_governed_paths_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a").chmod(0o755)
+    (tmp_path / "a" / "b").chmod(0o700)
+    (tmp_path / "l").symlink_to("a")
+    above = folders.above({f"{tmp_path}/a/b/file"})
+    assert {str(tmp_path / "a" / "b"), str(tmp_path / "a"), str(tmp_path)} <= above
+    assert not above & {"", "/", f"{tmp_path}/a/b/file"}
+    node = look()
+    owner = f"{node.name_of('passwd', os.getuid())} {node.name_of('group', os.getgid())}"
+    assert folders.folder_line(node, f"{tmp_path}/a/b") == [f"{tmp_path}/a/b 0700 {owner}"]
+    assert folders.folder_line(node, f"{tmp_path}/l") == [f"{tmp_path}/l is a link of {owner} to a"]
+    assert folders.folder_line(node, f"{tmp_path}/none") == []
+    mounts = ["1 0 0:1 / / rw - overlay o rw", *2 * [f"2 1 0:2 / {tmp_path}/a rw - tmpfs t rw"]]
+    monkeypatch.setattr(folders, "text_of", lambda _: "\n".join([*mounts, "3 1 0:3 / /srv rw - ext4 d rw"]))
+    node = node_with(file=[f"{tmp_path}/a/b/file"], directory=[f"{tmp_path}/a/b"])
+    node.mode = "seal"
+    found = folders.look_at_folders(node, "all", {})
+    assert {f"{tmp_path}/a 0755 {owner}", f"{tmp_path}/a/b governed"} <= set(found["folders"])
+    assert found["mounts"] == [f"{tmp_path}/a tmpfs", f"{tmp_path}/a tmpfs 2"]
+    node.mode, node.want = "scan", {"folders": [f"{tmp_path} 0700 {owner}"], "mounts": []}
+    assert folders.look_at_folders(node, "all", {}) == node.want, "what was governed since counts later"
+    (tmp_path / "a" / "b").chmod(0o777)
+    node.want = {what: list(lines) for what, lines in found.items()}
+    assert folders.look_at_folders(node, "all", {}) == found, "that one is compared by itself"
+    (tmp_path / "a").chmod(0o777)
+    now = folders.look_at_folders(node, "all", {})["folders"]
+    assert set(now) - set(found["folders"]) == {f"{tmp_path}/a 0777 {owner}"}
+    node = node_with(file=[f"{tmp_path}/a/b/file"], mount=[f"{tmp_path}/a"])
+    node.mode = "seal"
+    assert folders.look_at_folders(node, "all", {})["mounts"] == []
+
+
+def test_a_directory_is_brought_back_and_a_mount_named_with_its_command() -> None:
+    expected = {"folders": ["/etc 0755 root root", "/l 0755 root root"], "mounts": []}
+    found = {"folders": ["/etc 0777 eve root", "/l is a link of root root to /x"], "mounts": ["/etc tmpfs"]}
+    obstacles = plan_for("folders", "all", expected, found).obstacles
+    assert obstacles.ownership == {"/etc": {"mode": "0755", "owner": "root", "group": "root"}}
+    assert [command["argv"][0] for command in obstacles.undone] == ["sh", "umount"]
+    assert all(command["first"] for command in obstacles.undone), "what is below is what is brought back"
+
+
+def test_a_link_in_a_directorys_place_becomes_one_again(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").write_text("x")
+    (tmp_path / "place").symlink_to("real")
+    subprocess.run(["sh", "-c", folders.PUT_BACK, "folder", tmp_path / "place"], check=True)
+    assert not (tmp_path / "place").is_symlink()
+    assert (tmp_path / "place" / "file").read_text() == "x"
