@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.drift.kinds import KINDS
 from roles.base.drift import folders
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
@@ -43,6 +44,7 @@ def test_directories_above_and_mounts_over_governed_paths_are_listed(
     node = node_with(file=[f"{tmp_path}/a/b/file"], directory=[f"{tmp_path}/a/b"])
     node.mode = "seal"
     found = folders.look_at_folders(node, "all", {})
+    assert found.keys() == KINDS["folders"].aspects.keys()
     assert {f"{tmp_path}/a 0755 {owner}", f"{tmp_path}/a/b governed"} <= set(found["folders"])
     assert found["mounts"] == [f"{tmp_path}/a tmpfs", f"{tmp_path}/a tmpfs 2"]
     node.mode, node.want = "scan", {"folders": [f"{tmp_path} 0700 {owner}"], "mounts": []}

@@ -25,6 +25,12 @@ TRAFFIC = {
         "priority 50 from 192.0.2.0/24 lookup 77",
     ),
     "routes": ("ip route add blackhole 203.0.113.0/24 table 77", "blackhole 203.0.113.0/24 table 77"),
+    "addresses": ("ip address add 192.0.2.7/32 dev lo", "192.0.2.7/32 dev lo"),
+    "neighbours": (
+        "ip link add lan0 type bridge; ip link set lan0 up;"
+        " ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:09 nud permanent dev lan0",
+        "192.0.2.9 dev lan0 lladdr 02:00:00:00:00:09",
+    ),
     "queues": ("tc qdisc add dev lo root handle 7: pfifo", "qdisc dev lo root handle 7: pfifo"),
 }
 LOOKING = (

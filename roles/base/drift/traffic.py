@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Claim, Found, How, is_list
 from infra.drift.kinds.known import Known, with_known
 from infra.drift.looks import Look
+from infra.drift.node import text_of
 
 if TYPE_CHECKING:
-    from infra.drift.manifest import Manifest
-    from infra.drift.merge import HostSeal
+    from infra.drift.manifest import Entry, Manifest
+    from infra.drift.merge import HostSeal, Turn
     from infra.drift.repair import Obstacles
 
 NETLINK, RAW, LINK_LIMIT_S = 16, 3, 5
 ROUTE, NETFILTER = 0, 12
-GET_ROUTE, GET_RULE, GET_QDISC, GET_FILTER, GET_CHAIN = 26, 34, 38, 46, 0x0A04
+GET_LINK, GET_ADDRESS, GET_ROUTE, GET_NEIGHBOUR, GET_RULE = 18, 22, 26, 30, 34
+GET_QDISC, GET_FILTER, GET_CHAIN = 38, 46, 0x0A04
 REQUEST_DUMP, ERROR, DONE = 0x301, 2, 3
 INET, INET6 = 2, 10
 FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
@@ -31,12 +33,21 @@ BY_OTHERS = (1, 2, 9, 11, 12, 13, 14, 16, 18, 42, 96, *range(186, 199))
 """Protocols of routes that come and go by themselves (linux/rtnetlink.h): redirects, the kernel's own, router
 advertisements, routing daemons', DHCP's, keepalived's, and those that role tcp_tuning keeps."""
 CLONED = 0x200
+LINK_SCOPE, HOST_SCOPE = 253, 254
 ROUTE_TYPES = {2: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "throw"}
 ACTIONS = {1: "lookup", 2: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 ROOT, INGRESS, OWN_HANDLES = 0xFFFFFFFF, 0xFFFFFFF1, 0x8000
 """Parents of queueing disciplines; from which number on the kernel gives them their handles itself."""
+PERMANENT, LASTING, LEARNED = 0x80, 0x80, 0x10
+"""State of a neighbour, flag of an address: given by somebody; flag of a neighbour of a routing daemon's."""
+ADDRESSES_OF = ("/etc/keepalived/keepalived.conf", "/etc/causeway/roce.json")
+"""Files of roles that name addresses which come and go as the roles' programs see fit."""
+TUNNELS_FILE = "/etc/wireguard/{}.conf"
+LEGACY_TABLES = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names", "/proc/net/arp_tables_names")
 EPHEMERAL = ("veth", "lxc", "cali", "cni", "vnet", "tap")
 """How interfaces of containers and virtual machines begin: what manages these sets them up."""
+OVERLAYS = ("docker", "br-", "flannel", "vxlan", "cilium", "kube")
+"""How interfaces of networks of containers begin, of which a daemon knows the neighbours."""
 
 
 def look_at_traffic(node: Look, key: str, how: How) -> Found:
@@ -56,6 +67,9 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
                 line for line in chain_lines() if " ".join(line.split()[:2]) not in node.keys_of("nft")
             ],
             "queues": queue_lines(lasting),
+            "addresses": of_known_interfaces(node, address_lines(lasting)),
+            "neighbours": of_quiet_interfaces(node, neighbour_lines(lasting)),
+            "programs": program_lines(lasting),
         },
     )
 
@@ -208,6 +222,72 @@ def queue_lines(names: dict[int, str]) -> list[str]:
     return found
 
 
+def address_lines(names: dict[int, str]) -> list[str]:
+    """Addresses that somebody gave an interface: not DHCP's, the kernel's own, or a role's programs'."""
+    from _socket import inet_ntop
+
+    found, words = [], set(" ".join(text_of(path, "") for path in ADDRESSES_OF).replace('"', " ").split())
+    words |= {word.partition("/")[0] for word in words}
+    for _, data in dumped(ROUTE, GET_ADDRESS, bytes(8)):
+        family, bits, scope, index, has = data[0], data[1], data[3], value(data, 4), attributes_of(data[8:])
+        flags = value(has[8]) if 8 in has else data[2]
+        if family not in (INET, INET6) or not flags & LASTING or scope >= HOST_SCOPE or index not in names:
+            continue
+        address = inet_ntop(family, has.get(2) or has[1])
+        if (scope == LINK_SCOPE and family == INET6) or address in words or is_tunnel(names[index]):
+            continue
+        found.append(f"{address}/{bits} dev {names[index]}")
+    return found
+
+
+def of_known_interfaces(node: Look, lines: list[str]) -> list[str]:
+    """Those of interfaces that had an address at the seal: with a new link or rail come its addresses."""
+    known = with_loopback(node.want.get("addresses") or ())
+    return [line for line in lines if line.split()[2] in known or node.mode == "seal"]
+
+
+def with_loopback(lines: Iterable[str]) -> set[str]:
+    """The interfaces that these addresses are of, and the one that every node has."""
+    return {"lo", *(line.split()[2] for line in lines)}
+
+
+def of_quiet_interfaces(node: Look, lines: list[str]) -> list[str]:
+    """Those of the same interfaces, but for one that had neighbours at the seal: who made it sets them."""
+    set_by_others = {line.split()[2] for line in node.want.get("neighbours") or ()}
+    return [line for line in of_known_interfaces(node, lines) if line.split()[2] not in set_by_others]
+
+
+def is_tunnel(name: str) -> bool:
+    """Whether an interface is a tunnel of a role's, which is compared with its file."""
+    return os.path.exists(TUNNELS_FILE.format(name))
+
+
+def neighbour_lines(names: dict[int, str]) -> list[str]:
+    """Neighbours whose hardware address somebody set."""
+    found = []
+    for _, data in dumped(ROUTE, GET_NEIGHBOUR, bytes(12)):
+        family, index, state, flags = data[0], value(data, 4), value(data, 8, 2), data[10]
+        has = attributes_of(data[12:])
+        lasts = index in names and not names[index].startswith(OVERLAYS)
+        if family in (INET, INET6) and state & PERMANENT and not flags & LEARNED and lasts:
+            address = network(family, has[1], 8 * len(has[1]))
+            found.append(f"{address} dev {names[index]} lladdr {has.get(2, b'').hex(':')}")
+    return found
+
+
+def program_lines(names: dict[int, str]) -> list[str]:
+    """What takes packets before nftables, or beside it: XDP programs, tables of the old iptables."""
+    found = []
+    for _, data in dumped(ROUTE, GET_LINK, bytes(16)):
+        index, attached = value(data, 4), attributes_of(attributes_of(data[16:]).get(43, b""))
+        if attached.get(2, b"\0") != b"\0" and index in names:
+            found.append(f"xdp dev {names[index]}")
+    for path in LEGACY_TABLES:
+        tool = path.rpartition("/")[2].replace("_names", "").replace("_", "")
+        found += [f"{tool}-legacy table {name}" for name in text_of(path, "").split()]
+    return found
+
+
 def number_pair(handle: int) -> str:
     """A handle, as `tc` prints it."""
     return f"{handle >> 16:x}:{handle & 0xFFFF or '':x}" if handle & 0xFFFF else f"{handle >> 16:x}:"
@@ -228,6 +308,15 @@ class Traffic(Known):
         if claim.kind == "hostname":
             yield Claim("traffic", "all")
 
+    def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
+        """What an interface has that had no address before is sealed as it is."""
+        known = with_loopback(before.want.get("addresses") or ())
+        want = dict(before.want)
+        for aspect in ("addresses", "neighbours") if "addresses" in want else ():
+            new = [line for line in entry.want.get(aspect) or () if line.split()[2] not in known]
+            want[aspect] = sorted({*(want.get(aspect) or ()), *new})
+        return super().settled(run, before.model_copy(update={"want": want}), entry, turn)
+
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """The classes of a gateway's links."""
         return aspect == "queues" and KEEPER in run.governed() and any(own in f"{line} " for own in CLASSES)
@@ -240,6 +329,15 @@ class Traffic(Known):
             argv, words = ["ip", "-6", "rule", "del"], words[1:]
         elif aspect == "routes" and ":" in "".join(words[:2]):
             argv = ["ip", "-6", "route", "del"]
+        elif aspect == "programs":
+            argv = ["ip", "link", "set", "dev", words[-1], "xdp", "off"]
+            if words[0] != "xdp":
+                argv = [words[0], "--table", words[-1], "--flush"]
+            words = []
+        elif aspect == "addresses":
+            argv = ["ip", "address", "del"]
+        elif aspect == "neighbours":
+            argv = ["ip", "neighbour", "del"]
         elif aspect == "chains":
             argv, words = ["nft", "delete", "table"], words[:2]
         elif aspect == "queues":
@@ -247,7 +345,9 @@ class Traffic(Known):
         found.undo(f"{self.said[aspect]} {line}", *argv, *words)
 
 
-ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(("rules", "routes", "chains", "queues"), is_list)
+ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(
+    ("rules", "routes", "chains", "queues", "addresses", "neighbours", "programs"), is_list
+)
 KINDS = (
     Traffic(
         "traffic",
@@ -255,7 +355,15 @@ KINDS = (
         ASPECTS_OF_TRAFFIC,
         always=tuple(ASPECTS_OF_TRAFFIC),
         never_none=tuple(ASPECTS_OF_TRAFFIC),
-        said={"rules": "rule", "routes": "route", "chains": "nftables chain", "queues": "queueing"},
+        said={
+            "rules": "rule",
+            "routes": "route",
+            "chains": "nftables chain",
+            "queues": "queueing",
+            "addresses": "address",
+            "neighbours": "neighbour",
+            "programs": "taker of packets",
+        },
         stands_alone=True,
     ),
 )
