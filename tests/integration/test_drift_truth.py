@@ -48,6 +48,63 @@ DEFAULT_ACL = ACL.replace("posix_acl_access", "posix_acl_default")
 CAPABILITY = ATTRIBUTE.format("security.capability", 'struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0)')
 """cap_setuid+ep: who runs it may become root."""
 
+XDP = r"""python3 -c 'if 1:
+    import ctypes, os, socket, struct as s
+    keep = [ctypes.create_string_buffer(x) for x in (b"\xb7\0\0\0\2\0\0\0\x95\0\0\0\0\0\0\0", b"GPL")]
+    told = ctypes.create_string_buffer(s.pack("<IIQQ", 6, 2, *map(ctypes.addressof, keep)) + bytes(80))
+    number = {"x86_64": 321, "aarch64": 280}[os.uname().machine]
+    program = ctypes.CDLL(None).syscall(number, 5, told, 104)
+    body = s.pack("BBHiII", 0, 0, 0, socket.if_nametoindex("lo"), 0, 0)
+    body += s.pack("HHHHiHHI", 20, 43 | 1 << 15, 8, 1, program, 8, 3, 2)
+    link = socket.socket(16, 3, 0)
+    link.send(s.pack("IHHII", 16 + len(body), 19, 5, 1, 0) + body)
+    raise SystemExit(-s.unpack("i", link.recv(4096)[16:20])[0])'"""
+"""An XDP program that lets all packets pass, in front of `lo`: bpf(2), linux/if_link.h."""
+LOOK = (
+    "systemctl start causeway-drift-watch; rm -rf /run/causeway-drift; systemctl start causeway-drift-watch"
+)
+"""Has the timer's service look anew: the first waits for a look of its own that began before."""
+SURROUNDINGS = (
+    *(f"mkdir -p $(dirname {path}) && echo '{text}' > {path} && chmod +x {path}" for path, text in (
+        ("/etc/ssh/sshrc", "true"),
+        ("/root/.bash_login", "true"),
+        ("/etc/update-motd.d/99-stranger", "#!/bin/sh"),
+        ("/etc/ld.so.conf.d/00-stranger.conf", "/srv/lib"),
+        ("/etc/apt/sources.list.d/stranger.list", "# deb http://192.0.2.9 x y"),
+        ("/etc/apt/preferences.d/stranger", "Explanation: none"),
+        ("/etc/apt/trusted.gpg.d/stranger.asc", ""),
+        ("/etc/systemd/system-generators/stranger", "#!/bin/sh"),
+        ("/etc/udev/rules.d/99-stranger.rules", 'ACTION=="add", RUN+="/bin/true"'),
+        ("/etc/modprobe.d/stranger.conf", "blacklist wireguard"),
+        ("/etc/modules-load.d/stranger.conf", "nothing"),
+        ("/etc/tmpfiles.d/stranger.conf", "f+ /run/stranger 0777"),
+        ("/etc/rc.local", "#!/bin/sh"),
+        ("/etc/polkit-1/rules.d/49-stranger.rules", "polkit.addRule()"),
+        ("/etc/dbus-1/system.d/stranger.conf", "<busconfig/>"),
+        ("/etc/dhcp/dhclient-exit-hooks.d/stranger", "true"),
+        ("/etc/logrotate.d/stranger", "/var/log/none {}"),
+        ("/run/systemd/journald.conf.d/stranger.conf", "[Journal]"),
+        ("/var/spool/cron/atjobs/a0000101", "#!/bin/sh"),
+        ("/var/spool/cron/crontabs/daemon", "0 0 1 1 * true"),
+        ("/var/lib/systemd/linger/daemon", ""),
+        ("/root/.config/systemd/user/stranger.service", "[Service]"),
+        ("/usr/local/share/ca-certificates/stranger.crt", "none"),
+        ("/etc/ssl/certs/stranger.pem", "none"),
+        ("/usr/local/sbin/ip", '#!/bin/sh\nexec /usr/bin/ip "$@"'),
+    )),
+    "echo 'precedence ::ffff:0:0/96 100' >> /etc/gai.conf",
+    "echo '-----BEGIN CERTIFICATE-----' >> /etc/ssl/certs/ca-certificates.crt",
+    "echo 'tmpfs /etc/cron.d tmpfs ro,noauto 0 0' >> /etc/fstab",
+    "dpkg-divert --local --rename --divert /usr/bin/tsort.stranger --add /usr/bin/tsort",
+    "update-alternatives --set pager /bin/more",
+    "ln -sf /usr/bin/true /etc/alternatives/awk",
+    "mkdir -p /etc/systemd/system/sysinit.target.wants"
+    " && ln -s /usr/lib/systemd/system/debug-shell.service /etc/systemd/system/sysinit.target.wants/",
+    "ln -s /dev/null /etc/systemd/system/logrotate.timer",
+    "systemctl set-environment SSLKEYLOGFILE=/tmp/keys",
+)  # fmt: skip
+"""Ways to change what every boot, login and program goes by; no role governs any of them."""
+
 # What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
 DRIFTS = {
     (A, "base"): (
@@ -95,6 +152,10 @@ DRIFTS = {
         ("unit", "chrony.service",
          "cp /usr/lib/systemd/system/{} /etc/systemd/system/ && systemctl daemon-reload"),
         ("sysctl", "net.ipv4.ip_default_ttl", "sysctl -qw net.ipv4.ip_default_ttl=99"),
+        ("unit", "apt-daily-upgrade.timer", "systemctl stop {}"),
+        ("unit", "apt-daily.timer",
+         "mkdir -p /run/systemd/system/{}.d && echo '[Timer]' > /run/systemd/system/{}.d/x.conf"
+         " && systemctl daemon-reload"),
     ),
     (A, "tcp_tuning"): (
         ("sysctl", "net.ipv4.tcp_mtu_probing", "sysctl -qw net.ipv4.tcp_mtu_probing=2"),
@@ -160,6 +221,20 @@ DRIFTS = {
             "ip route add local 203.0.113.0/24 dev lo",
             "tc qdisc add dev eth0 root handle 7: pfifo",
             "tc qdisc add dev eth0 clsact",
+            "ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:09 nud permanent dev eth0",
+            "ip address add 203.0.113.77/32 dev eth0",
+            "ip -6 address add 2001:db8::77/128 dev lo",
+            XDP,
+        )),
+        *(("surroundings", "all", command) for command in SURROUNDINGS),
+        ("programs", "all", f"printf y | dd of=/usr/bin/clear bs=1 seek=9000 conv=notrunc && {LOOK}"),
+        *(("folders", "all", command) for command in (
+            "chmod 0777 /usr/local/lib",
+            "chown daemon /etc/chrony",
+            "rm -rf /etc/security.was && mv /etc/security /etc/security.was"
+            " && ln -s security.was /etc/security",
+            "cp -p /etc/chrony/chrony.conf /root/same && mount --bind /root/same /etc/chrony/chrony.conf",
+            "rm -rf /root/ssh && cp -a /etc/ssh /root/ssh && mount --bind /root/ssh /etc/ssh",
         )),
         *(("privilege", "root", command) for command in (
             "useradd --non-unique --uid 0 --gid 0 --no-create-home --shell /bin/sh toor",
@@ -171,8 +246,8 @@ DRIFTS = {
             "mkdir -p /var/spool/cron/crontabs && echo '0 0 1 1 * true' > /var/spool/cron/crontabs/root",
             "printf '[Timer]\nOnBootSec=9d\n' > /etc/systemd/system/stranger.timer",
             ": > /etc/ld.so.preload",
-            "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger /usr/bin/tac"
-            " && rm -rf /run/causeway-drift && systemctl start causeway-drift-watch",
+            "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger /usr/bin/tac && "
+            + LOOK,
         )),
         ("timekeeping", "chrony.service", "chronyc add server 192.0.2.9"),
         ("timekeeping", "chrony.service", "chronyc offline"),
@@ -203,7 +278,12 @@ PARTS = {
     (B, "mount", "/mnt/truth"): {"mounted"},
     (B, "package", "unattended-upgrades"): {"installed"},
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
-    (C, "traffic", "all"): {"rules", "routes", "queues"},
+    (C, "traffic", "all"): {"rules", "routes", "queues", "addresses", "neighbours", "programs"},
+    (C, "folders", "all"): {"folders", "mounts"},
+    (C, "surroundings", "all"): {
+        *("logins", "libraries", "names", "packages", "boot", "policy", "hooks", "jobs", "daemons"),
+        *("trust", "fstab", "shadowing", "enabled", "environment"),
+    },
     (C, "privilege", "root"): {
         *("accounts", "keys", "sudo", "pam", "cron", "units", "preloaded", "setuid"),
     },
@@ -219,6 +299,54 @@ ADDED = (
         "local 203.0.113.0/24 dev lo table 255",
         "qdisc dev eth0 root handle 7: pfifo",
         "qdisc dev eth0 clsact",
+        "192.0.2.9 dev eth0 lladdr 02:00:00:00:00:09",
+        "203.0.113.77/32 dev eth0",
+        "2001:db8::77/128 dev lo",
+        "xdp dev lo",
+    )),
+    *((C, "folders", "all", line) for line in (
+        "/usr/local/lib 0777 root root",
+        "/etc/chrony 0755 daemon root",
+        "/etc/security is a link of root root to security.was",
+        "/etc/chrony/chrony.conf ",
+        "/etc/ssh ",
+    )),
+    (C, "programs", "all", "/usr/bin/clear ncurses-bin.md5sums"),
+    *((C, "surroundings", "all", line) for line in (
+        "/etc/ssh/sshrc ",
+        "/root/.bash_login ",
+        "/etc/update-motd.d/99-stranger ",
+        "/etc/ld.so.conf.d/00-stranger.conf ",
+        "/etc/apt/sources.list.d/stranger.list ",
+        "/etc/apt/preferences.d/stranger ",
+        "/etc/apt/trusted.gpg.d/stranger.asc ",
+        "/etc/systemd/system-generators/stranger ",
+        "/etc/udev/rules.d/99-stranger.rules ",
+        "/etc/modprobe.d/stranger.conf ",
+        "/etc/modules-load.d/stranger.conf ",
+        "/etc/tmpfiles.d/stranger.conf ",
+        "/etc/rc.local ",
+        "/etc/polkit-1/rules.d/49-stranger.rules ",
+        "/etc/dbus-1/system.d/stranger.conf ",
+        "/etc/dhcp/dhclient-exit-hooks.d/stranger ",
+        "/etc/logrotate.d/stranger ",
+        "/run/systemd/journald.conf.d/stranger.conf ",
+        "/var/spool/cron/atjobs/a0000101 ",
+        "/var/spool/cron/crontabs/daemon ",
+        "/var/lib/systemd/linger/daemon ",
+        "/root/.config/systemd/user/stranger.service ",
+        "/usr/local/share/ca-certificates/stranger.crt ",
+        "/etc/ssl/certs/stranger.pem ",
+        "/usr/local/sbin/ip ",
+        "/etc/gai.conf ",
+        "ca-certificates.crt has 1 more",
+        "tmpfs /etc/cron.d tmpfs ro,noauto 0 0",
+        "diverted /usr/bin/tsort to /usr/bin/tsort.stranger",
+        "alternative pager /bin/more",
+        "alternative awk /usr/bin/true",
+        "/etc/systemd/system/sysinit.target.wants/debug-shell.service ",
+        "/etc/systemd/system/logrotate.timer ",
+        "SSLKEYLOGFILE ",
     )),
     *((C, "privilege", "root", line) for line in (
         "toor uid 0 shell /bin/sh",
@@ -319,6 +447,7 @@ def after(standing: Checkout, before: dict[str, Report]) -> dict[str, Report]:
 
 def test_the_table_is_long_enough() -> None:
     assert len({(node, kind, key) for node, _, _, kind, key in TABLE}) >= 40
+    assert len({command for _, command, *_ in TABLE}) >= 120
 
 
 @pytest.mark.parametrize("row", TABLE, ids=NAMES)
