@@ -16,11 +16,13 @@ from tests.unit.test_drift_surroundings import node_with, sealed_again
 
 def test_a_new_directory_above_is_sealed_and_a_changed_one_is_not() -> None:
     old = {"folders": ["/etc 0755 root root"]}
-    want, said = sealed_again("folders", old, {"folders": ["/etc 0755 root root", "/opt 0700 root root"]})
+    new = {"folders": ["/etc 0755 root root", "/opt 0700 root root"], "mounts": ["/opt tmpfs"]}
+    want, said = sealed_again("folders", old, new)
+    assert want["mounts"] == ["/opt tmpfs"], "a role has come that writes below it"
     assert want["folders"] == ["/etc 0755 root root", "/opt 0700 root root"]
     assert not said
     want, said = sealed_again("folders", old, {"folders": ["/etc 0777 root root"], "mounts": ["/etc tmpfs"]})
-    assert want == {"folders": ["/etc 0755 root root", "/opt 0700 root root"], "mounts": []}
+    assert want == {"folders": ["/etc 0755 root root", "/opt 0700 root root"], "mounts": ["/opt tmpfs"]}
     assert len(said) == 2
 
 

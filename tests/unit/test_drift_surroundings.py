@@ -9,7 +9,9 @@ import pytest
 
 from infra.drift.kinds import KINDS, known_keys
 from infra.drift.looks import Look
+from infra.drift.manifest import Entry, Manifest, RoleManifest
 from infra.drift.node import question
+from infra.drift.repair import Obstacles
 from roles.base.drift import surroundings
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
@@ -228,3 +230,12 @@ def test_a_converge_blesses_none_of_it() -> None:
 def test_looks_that_list_the_rest_are_told_what_roles_have() -> None:
     kinds = ("file", "link", "directory", "unit", "mount", "user", "nft", "authorized_keys")
     assert known_keys((kind, "k") for kind in kinds) == {kind: ["k"] for kind in kinds}
+
+
+def test_a_file_that_was_there_before_is_named_and_stays() -> None:
+    sealed = Entry(kind="surroundings", key="all", task="t", want={"names": ["/etc/nsswitch.conf 1"]})
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[sealed])})
+    found = Obstacles()
+    for line in ("/etc/nsswitch.conf 2", "/etc/gai.conf 2"):
+        surroundings.KINDS[0].undo(found, "names", line, manifest)
+    assert found.added == ["/etc/gai.conf"]

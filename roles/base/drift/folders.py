@@ -91,10 +91,15 @@ class Folders(Known):
             yield Claim("folders", "all")
 
     def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
-        """A directory that nothing governed lay below before is sealed as it is."""
+        """A directory that nothing governed lay below before is sealed as it is, with its mounts."""
         known = {str(line).split()[0] for line in before.want.get("folders") or ()}
         new = [line for line in entry.want.get("folders") or () if line.split()[0] not in known]
-        want = before.want | {"folders": sorted([*(before.want.get("folders") or ()), *new])}
+        places = {line.split()[0] for line in new}
+        mounts = [line for line in entry.want.get("mounts") or () if line.split()[0] in places]
+        want = {
+            "folders": sorted([*(before.want.get("folders") or ()), *new]),
+            "mounts": sorted({*(before.want.get("mounts") or ()), *mounts}),
+        }
         return super().settled(run, before.model_copy(update={"want": want}), entry, turn)
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from infra.drift.manifest import Manifest
     from infra.drift.repair import Obstacles
 
-RUN_FROM = ("usr/bin/", "usr/sbin/", "bin/", "sbin/", "usr/lib/systemd/", "lib/systemd/")
-LIBRARY = ".so"
+RUN_FROM = (b"usr/bin/", b"usr/sbin/", b"bin/", b"sbin/", b"usr/lib/systemd/", b"lib/systemd/")
+LIBRARY = b".so"
+NAME_AT = 34
+"""Where a file's name begins in a line of checksums: 32 digits and two spaces are before it."""
 UNPACKED_S = 60
 """dpkg notes the checksums of files after it has unpacked them; images are unpacked in any order."""
 
@@ -41,11 +43,10 @@ def edited_programs(node: Look) -> list[str]:
         if not owner.endswith(".md5sums"):
             continue
         until = os.stat(DPKG_INFO + owner).st_ctime + UNPACKED_S
-        for line in text_of(DPKG_INFO + owner).splitlines():
-            name = line.partition("  ")[2]
-            if not name.startswith(RUN_FROM) and LIBRARY not in name:
+        for line in bytes_of(DPKG_INFO + owner).split(b"\n"):
+            if not line.startswith(RUN_FROM, NAME_AT) and LIBRARY not in line:
                 continue
-            path = "/" + name
+            path = "/" + line[NAME_AT:].decode("utf-8", "surrogateescape")
             if path not in moved and has_changed(path, until) and is_edited(node, path, owner):
                 found.append(f"{path} {owner}")
     return found

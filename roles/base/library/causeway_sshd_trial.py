@@ -54,7 +54,7 @@ umask 077
 aside="$1/sshd-$(date +%Y%m%dT%H%M%S)" && mkdir -p "$aside" && cp -a /etc/ssh/sshd_config* "$aside"
 if [ -e "$2/sshd_config" ]; then
   for file in /etc/ssh/sshd_config.d/*; do [ -e "$2/sshd_config.d/${file##*/}" ] || rm -f "$file"; done
-  cp -a "$2/." /etc/ssh/
+  cp -a "$2"/* /etc/ssh/
 else
   rm -f "$3"
 fi
