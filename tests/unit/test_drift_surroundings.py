@@ -1,5 +1,6 @@
 """What every boot, login and program goes by."""
 
+import os
 import subprocess
 from hashlib import md5
 from pathlib import Path
@@ -54,6 +55,25 @@ def test_files_that_no_role_and_no_package_wrote_are_listed(dpkg: Path) -> None:
     assert listed() == ["masked", "added"]
     (dpkg / "shipped").write_text("edited")
     assert listed() == ["masked", "added", "shipped"]
+
+
+def test_jobs_of_people_are_theirs(dpkg: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, linger = dpkg / "crontabs", dpkg / "linger"
+    monkeypatch.setattr(surroundings, "SPOOLS", (str(spool),))
+    monkeypatch.setattr(surroundings, "LINGER", str(linger))
+    rows = [["daemon", "x", "1"], ["ada", "x", "1000"], ["nobody", "x", "65534"]]
+    monkeypatch.setattr(Look, "table", lambda *_: rows)
+    for folder in (spool, linger):
+        folder.mkdir()
+        for name in ("daemon", "ada", "nobody", "of-a-directory"):
+            (folder / name).write_text("x")
+    owners = {"daemon": 1, "ada": 1000, "nobody": 65534, "of-a-directory": 1_400_000_000}
+    for name, owner in owners.items():
+        os.chown(spool / name, owner, 0)
+    lines = surroundings.strange_files(node_with(), (str(spool), str(linger)))
+    assert sorted(line.split()[0] for line in lines) == sorted(
+        str(folder / name) for folder in (spool, linger) for name in ("daemon", "nobody")
+    )
 
 
 @pytest.mark.parametrize("what", sorted(surroundings.SURROUNDING_FILES))

@@ -73,6 +73,9 @@ SURROUNDING_FILES = {
 """Files that are read together, by what they change. No file that DHCP or the boot writes is among them."""
 NOT_THESE = ("/var/spool/cron/crontabs/root", "/var/spool/cron/atjobs/.SEQ", "/etc/security/opasswd")
 """What `privilege` lists, what counts only, and what a change of a password writes."""
+SPOOLS, LINGER = ("/var/spool/cron/atjobs", "/var/spool/cron/crontabs"), "/var/lib/systemd/linger"
+PEOPLE_FROM, NOBODY = 1000, 65534
+"""The first number of a person's account (UID_MIN of login.defs(5)), and one that is nobody's."""
 SNAPS = ("snap.", "snap-", "70-snap.")
 """How names begin of files and units that snapd writes at each of its updates."""
 PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin")
@@ -110,10 +113,26 @@ def strange_files(node: Look, starts: tuple[str, ...]) -> list[str]:
     """Files that no role and no package wrote, with what they say; links that lead to no package's file."""
     paths = [path for start in starts for path in files_below(start) if path not in NOT_THESE]
     paths = [path for path in paths if not path.rpartition("/")[2].startswith(SNAPS)]
+    paths = [path for path in paths if not is_a_persons(node, path)]
     links = {path: link_target(path) for path in paths if os.path.islink(path)}
     own = own_paths(node)
     found = [f"{path} ->{target}" for path, target in links.items() if target and path not in own]
     return found + filed(node, [path for path in paths if path not in links])
+
+
+def is_a_persons(node: Look, path: str) -> bool:
+    """Whether it is a person's job, which runs as that person and is theirs to change."""
+    folder, _, name = path.rpartition("/")
+    if folder == LINGER:  # who is not in the file comes from a directory of people
+        return all(_person(int(row[2])) for row in node.table("passwd") if row[0] == name)
+    try:
+        return folder in SPOOLS and _person(os.lstat(path).st_uid)
+    except OSError:  # it has just gone
+        return True
+
+
+def _person(number: int) -> bool:
+    return number >= PEOPLE_FROM and number != NOBODY
 
 
 def own_paths(node: Look) -> set[str]:
