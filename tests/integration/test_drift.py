@@ -28,7 +28,14 @@ CHANGES = (
     ("sysctl -qw net.ipv4.tcp_mtu_probing=2", "tcp_tuning", "sysctl", "net.ipv4.tcp_mtu_probing"),
     ("systemctl disable -q causeway-wan-routes", "tcp_tuning", "unit", "causeway-wan-routes.service"),
 )
-PROFILE = "/etc/profile.d/zz-stranger.sh"
+BESIDE = "/run/zz-stranger"
+CHECK = f"""
+from testinfra.host import Host
+
+
+def test_nothing_strange_lies_there(host: Host) -> None:
+    assert not host.file("{BESIDE}").exists
+"""
 PROVEN = ("-e", "repair_verify=true")
 STRANGER = "/etc/ssh/sshd_config.d/99-stranger.conf"
 
@@ -208,12 +215,14 @@ def test_only_the_drifted_role_runs_on_only_the_drifted_node(standing: Checkout)
 
 
 def test_a_repair_proves_the_roles_that_ran_and_all_of_the_node_if_asked(standing: Checkout) -> None:
-    """The proof fails where no record differs: a profile that is nobody's makes every login speak C."""
+    """The proof fails where no record differs: a check of base's looks at what no role governs."""
     kept = standing.folder / ".causeway" / "stacks" / standing.stack / "verification.json"
     before = {(check["host"], check["role"]) for check in json.loads(kept.read_text())["checks"]}
-    standing.on_node(NODE, "sh", "-c", f"echo 'export LANG=C LC_ALL=C' > {PROFILE}")
+    check = standing.folder / "tests" / "verify" / "base" / "test_strange.py"
+    check.write_text(CHECK)
+    standing.on_node(NODE, "touch", BESIDE)
     change = "sysctl -qw net.ipv4.tcp_mtu_probing=2"
-    failure = "a login has the declared locale"
+    failure = "nothing strange lies there"
     try:
         standing.on_node(NODE, "sh", "-c", change)
         standing.run(*repair(standing, *PROVEN))
@@ -224,7 +233,8 @@ def test_a_repair_proves_the_roles_that_ran_and_all_of_the_node_if_asked(standin
         text = standing.run(*repair(standing, *PROVEN), expect=ANSIBLE_FAILED)
         assert failure in text.replace("\n", " ")
     finally:
-        standing.on_node(NODE, "rm", PROFILE)
+        standing.on_node(NODE, "rm", BESIDE)
+        check.unlink()
     checks = json.loads(kept.read_text())["checks"]
     assert {(check["host"], check["role"]) for check in checks} == before, "of the rest what was known"
     failed = [check for check in checks if check["verdict"] == "failed"]

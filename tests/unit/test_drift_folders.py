@@ -48,7 +48,7 @@ def test_directories_above_and_mounts_over_governed_paths_are_listed(
     found = folders.look_at_folders(node, "all", {})
     assert found.keys() == KINDS["folders"].aspects.keys()
     assert {f"{tmp_path}/a 0755 {owner}", f"{tmp_path}/a/b governed"} <= set(found["folders"])
-    assert found["mounts"] == [f"{tmp_path}/a tmpfs", f"{tmp_path}/a tmpfs 2"]
+    assert found["mounts"] == ["/srv ext4", f"{tmp_path}/a tmpfs", f"{tmp_path}/a tmpfs 2"]
     node.mode, node.want = "scan", {"folders": [f"{tmp_path} 0700 {owner}"], "mounts": []}
     assert folders.look_at_folders(node, "all", {}) == node.want, "what was governed since counts later"
     (tmp_path / "a" / "b").chmod(0o777)
@@ -59,7 +59,30 @@ def test_directories_above_and_mounts_over_governed_paths_are_listed(
     assert set(now) - set(found["folders"]) == {f"{tmp_path}/a 0777 {owner}"}
     node = node_with(file=[f"{tmp_path}/a/b/file"], mount=[f"{tmp_path}/a"])
     node.mode = "seal"
-    assert folders.look_at_folders(node, "all", {})["mounts"] == []
+    assert folders.look_at_folders(node, "all", {})["mounts"] == ["/srv ext4"]
+
+
+def test_what_a_role_comes_to_later_was_there_at_the_seal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only that role runs then: what base sealed says nothing else than before."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    mounts = f"1 0 0:1 / {tmp_path}/a/resolv.conf rw - ext4 d rw\n2 0 0:2 / /run/user/0 rw - tmpfs t rw"
+    monkeypatch.setattr(folders, "text_of", lambda _: mounts)
+    node = node_with(file=[f"{tmp_path}/a/b/file"])
+    node.mode = "seal"
+    sealed = folders.look_at_folders(node, "all", {})
+    assert f"{tmp_path}/a/resolv.conf ext4" in sealed["mounts"]
+    assert "/run/user/0 tmpfs" not in sealed["mounts"]
+    later = node_with(
+        file=[f"{tmp_path}/a/b/file", f"{tmp_path}/a/resolv.conf"], directory=[f"{tmp_path}/a/b"]
+    )
+    later.want = {what: list(lines) for what, lines in sealed.items()}
+    assert folders.look_at_folders(later, "all", {}) == sealed
+    later.mode, later.want = "seal", {}
+    want, said = sealed_again("folders", dict(sealed), dict(folders.look_at_folders(later, "all", {})))
+    assert not said
+    assert f"{tmp_path}/a/b governed" in want["folders"]
 
 
 def test_a_directory_is_brought_back_and_a_mount_named_with_its_command() -> None:

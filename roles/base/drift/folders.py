@@ -25,24 +25,34 @@ if TYPE_CHECKING:
 
 GOVERNED = "governed"
 """What is said of a directory that a task makes: it is compared by itself."""
+PASSING = (
+    *("/ ", "/proc", "/sys", "/dev", "/run"),
+    *(f"/var/lib/{x}/" for x in ("containers", "docker", "containerd", "kubelet")),
+)
+"""How mount points begin that come and go by themselves, but for what roles made there."""
 
 
 def look_at_folders(node: Look, key: str, how: How) -> Found:
     """Mode, owner and group of each directory above; where a link stands in its place, where that leads.
 
+    A seal also notes mounts over what nothing governs yet: the role that comes to it later finds them there.
     What more there is above what was governed since counts from the next seal on.
     """
     files = {path for kind in ("file", "link") for path in node.keys_of(kind) if path[0] == "/"}
     made, mounts = set(node.keys_of("directory")), set(node.keys_of("mount"))
-    folders = above(files | made) | made
-    if node.mode != "seal":
+    folders, governed = above(files | made) | made, list[str]()
+    if node.mode == "seal":
+        governed = [f"{path} {GOVERNED}" for path in folders & made]
+    else:
         sealed = [line.split() for line in node.want.get("folders") or ()]
         folders &= {words[0] for words in sealed}
         made |= {words[0] for words in sealed if words[1] == GOVERNED}  # what no task makes any more
-    lines = [f"{path} {GOVERNED}" for path in folders & made]
-    lines += [line for path in folders - made for line in folder_line(node, path)]
-    covered = [line for line in mount_lines(node) if line.split()[0] in (folders | files) - mounts]
-    return with_known(node, {"folders": lines, "mounts": covered})
+    lines = [line for path in folders - made for line in folder_line(node, path)]
+    there = [line for line in mount_lines(node) if line.split()[0] not in mounts]
+    covered = [line for line in there if line.split()[0] in folders | files]
+    if node.mode == "seal":
+        covered += [line for line in there if not line.startswith(PASSING)]
+    return with_known(node, {"folders": governed + lines, "mounts": covered})
 
 
 def above(paths: set[str]) -> set[str]:
@@ -90,14 +100,25 @@ class Folders(Known):
         if (claim.kind, claim.key) == ("authorized_keys", "root"):
             yield Claim("folders", "all")
 
+    def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
+        """A directory that a task makes by now."""
+        return line.endswith(f" {GOVERNED}")
+
     def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
-        """A directory that nothing governed lay below before is sealed as it is, with its mounts."""
-        known = {str(line).split()[0] for line in before.want.get("folders") or ()}
+        """A directory that nothing governed lay below before, or that a task made, is sealed as it is, with
+        its mounts; so are mounts over what nothing governs."""
+        sealed = [str(line) for line in before.want.get("folders") or ()]
+        known = {line.split()[0] for line in sealed if not line.endswith(f" {GOVERNED}")}
         new = [line for line in entry.want.get("folders") or () if line.split()[0] not in known]
-        places = {line.split()[0] for line in new}
-        mounts = [line for line in entry.want.get("mounts") or () if line.split()[0] in places]
+        made = {path for path in run.governed() if path.startswith("/")}
+        places, concerned = {line.split()[0] for line in new}, made | above(made) | known
+        mounts = {
+            line
+            for line in entry.want.get("mounts") or ()
+            if line.split()[0] in places or line.split()[0] not in concerned
+        }
         want = {
-            "folders": sorted([*(before.want.get("folders") or ()), *new]),
+            "folders": sorted({*sealed, *new}),
             "mounts": sorted({*(before.want.get("mounts") or ()), *mounts}),
         }
         return super().settled(run, before.model_copy(update={"want": want}), entry, turn)
