@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 GOVERNED = "governed"
 """What is said of a directory that a task makes: it is compared by itself."""
-PASSING = (
+COMES_AND_GOES = (
     *("/ ", "/proc", "/sys", "/dev", "/run"),
     *(f"/var/lib/{x}/" for x in ("containers", "docker", "containerd", "kubelet")),
 )
@@ -51,7 +51,7 @@ def look_at_folders(node: Look, key: str, how: How) -> Found:
     there = [line for line in mount_lines(node) if line.split()[0] not in mounts]
     covered = [line for line in there if line.split()[0] in folders | files]
     if node.mode == "seal":
-        covered += [line for line in there if not line.startswith(PASSING)]
+        covered += [line for line in there if not line.startswith(COMES_AND_GOES)]
     return with_known(node, {"folders": governed + lines, "mounts": covered})
 
 
