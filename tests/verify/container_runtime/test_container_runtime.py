@@ -65,15 +65,26 @@ def snapshotter(host: Host, expect: Expect) -> str:
 
 
 def run(host: Host, expect: Expect, *command: str, options: str = "") -> str:
-    """What a program of the node's prints in a container."""
-    words = " ".join(command)
-    if expect.container_runtime_engine == "podman":
-        flags = f"--rm --pull never --network none --volume /usr:/usr:ro {options}"
-        return str(host.check_output(f"podman run {flags} {IMAGE} {words}"))
-    mount = f"--mount type=bind,src=/usr,dst=/usr,options=rbind:ro {options}"
+    """What a program of the node's prints in a container.
+
+    It prints to a file: of one that ends at once either engine may lose what it said to its own output.
+    """
+    said = host.check_output("mktemp --directory")
+    words = f"""/usr/bin/sh -c '"$0" "$@" > /said/out' {" ".join(command)}"""
+    flags = f"--rm --pull never --network none --volume /usr:/usr:ro --volume {said}:/said"
+    binds = ["src=/usr,dst=/usr,options=rbind:ro", f"src={said},dst=/said,options=rbind:rw"]
+    mounts = " ".join(f"--mount type=bind,{bind}" for bind in binds)
     # A node may have no cpu controller, of which `ctr` would take a share by itself.
-    how = f"--rm --cpu-shares 0 {snapshotter(host, expect)} {mount}"
-    return str(host.check_output(f"ctr run {how} {IMAGE} causeway-verification-$$ {words}"))
+    how = f"--rm --cpu-shares 0 {snapshotter(host, expect)} {mounts}"
+    started = {
+        "podman": f"podman run {flags} {options} {IMAGE} {words}",
+        "containerd": f"ctr run {how} {options} {IMAGE} causeway-verification-$$ {words}",
+    }[expect.container_runtime_engine]
+    try:
+        host.check_output(started)
+        return str(host.check_output(f"cat {said}/out"))
+    finally:
+        host.run(f"rm --recursive {said}")
 
 
 @pytest.mark.experiment
