@@ -3,8 +3,11 @@
 
     causeway_resolv.py FILE DOMAIN…
 
-Servers that are named there stay, for the day the stub does not answer. Domains stay, too, after Consul's:
-one of the site's may have a wildcard, which would answer for a node. Written in place, for it may be mounted.
+The stub stands there twice: a question that it could not answer at that moment, as while a leader changes, is
+asked again, for the next server would say that there is no such name. Of all servers the C library asks the
+first three. Servers that are named there stay, for the day the stub does not answer. Domains stay, too, after
+Consul's: one of the site's may have a wildcard, which would answer for a node. Written in place, for it may
+be mounted.
 """
 
 import re
@@ -22,7 +25,7 @@ def with_stub(text: str, domains: "list[str]") -> str:
     lists = [line.split()[1:] for line in lines if is_search(line)]
     theirs = [domain for domain in (lists[-1] if lists else []) if not OURS.fullmatch(domain)]
     rest = [line for line in lines if line != STUB and not is_search(line)]
-    return "\n".join([STUB, " ".join(["search", *domains, *theirs]), *rest]) + "\n"
+    return "\n".join([STUB, STUB, " ".join(["search", *domains, *theirs]), *rest]) + "\n"
 
 
 def is_search(line: str) -> bool:
