@@ -54,9 +54,9 @@ class Back:
         answers = {"mon dump": {"mons": mons}, "osd dump": {"osds": [{"uuid": one} for one in self.osds]}}
         yield answers.__getitem__
 
-    def node(self, **more: Any) -> Any:
+    def node(self, *, dry_run: bool = False, **more: Any) -> Any:
         wanted = {"host": HOST, "fsid": FSID, "mons": MONS, "osds": [], "daemons": []}
-        return self.programs.Node(wanted | more)
+        return self.programs.Node(wanted | more, dry_run)
 
     def aside(self) -> list[str]:
         return sorted(path.name.rpartition("-")[0] for path in self.root.glob("aside/*"))
@@ -74,6 +74,8 @@ def test_an_osd_that_the_cluster_has_forgotten_is_made_anew_and_kept_aside(back:
     back.running = True
     assert back.node().osd(osd) == "ceph-osd@3", "nobody is asked about one that runs"
     back.running = False
+    assert back.node(dry_run=True).osd(osd) == "ceph-osd@new"
+    assert not (back.root / "aside").exists(), "a look writes nothing"
     assert back.node().osd(osd) == "ceph-osd@7"
     assert back.aside() == ["osd-ceph-3"]
     assert (next(back.root.glob("aside/*")) / "mkfs_done").exists()

@@ -160,15 +160,14 @@ class Node:
 
     def set_aside(self, folder: Path) -> None:
         """Out of the way of what is made anew; somebody may want to look."""
-        aside = (
-            DATA
-            / "aside"
-            / f"{folder.parent.name}-{folder.name}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        )
-        aside.parent.mkdir(mode=0o700, exist_ok=True)
-        self.change(
-            f"{folder}, which the cluster has forgotten, moved to {aside}", lambda: folder.rename(aside)
-        )
+        when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        aside = DATA / "aside" / f"{folder.parent.name}-{folder.name}-{when}"
+
+        def move() -> None:
+            aside.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.rename(aside)
+
+        self.change(f"{folder}, which the cluster has forgotten, moved to {aside}", move)
 
     def make_osd(self, known: str, osd: Mapping[str, Any]) -> int:
         """Ask for a number, and make the store; a number that was asked for before is given again."""
