@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from infra.drift.kind import Claim, Found, How, added, is_list
-from infra.drift.kinds.known import Known, with_known
+from infra.drift.kind import Found, How, added, is_list
+from infra.drift.kinds.known import with_known
 from infra.drift.looks import Look
 from infra.drift.node import text_of
+from roles.base.drift.everywhere import Everywhere
 
 if TYPE_CHECKING:
     from infra.drift.findings import Difference
@@ -92,13 +92,8 @@ def mount_lines(node: Look) -> list[str]:
 # On the controller
 
 
-class Folders(Known):
+class Folders(Everywhere):
     """Directories above, and mounts over, what roles made."""
-
-    def following(self, claim: Claim) -> Iterator[Claim]:
-        """From root's keys, that every node's are governed."""
-        if (claim.kind, claim.key) == ("authorized_keys", "root"):
-            yield Claim("folders", "all")
 
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """A directory that a task makes by now."""

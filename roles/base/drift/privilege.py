@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infra.drift.kind import Claim, Found, How, is_list
+from infra.drift.kind import Found, How, is_list
 from infra.drift.kinds.effective import files_below, is_packaged, lines_of
-from infra.drift.kinds.known import Known, with_known
+from infra.drift.kinds.known import with_known
 from infra.drift.kinds.slow import slow
 from infra.drift.kinds.unit import DPKG_INFO, is_brought, owners_of
 from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.authorized_keys import key_files_of, keys_in
+from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.sshd import FILES, matching
 
 if TYPE_CHECKING:
@@ -207,13 +207,10 @@ FIRST_PERSON = 1000
 FILED = ("sudo", "pam", "cron", "units", "preloaded")
 
 
-class Privilege(Known):
+class Privilege(Everywhere):
     """Who may act as root."""
 
-    def following(self, claim: Claim) -> Iterator[Claim]:
-        """From root's keys, that every node's are governed."""
-        if (claim.kind, claim.key) == ("authorized_keys", "root"):
-            yield Claim("privilege", "root")
+    key = "root"
 
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """An account or a file that a task governs."""

@@ -7,15 +7,15 @@ only those that changed after their package was installed: nothing changes a fil
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infra.drift.kind import Claim, Found, How, is_list
-from infra.drift.kinds.known import Known, with_known
+from infra.drift.kind import Found, How, is_list
+from infra.drift.kinds.known import with_known
 from infra.drift.kinds.slow import slow
 from infra.drift.kinds.unit import DPKG_INFO, REINSTALL, is_brought
 from infra.drift.looks import Look
 from infra.drift.node import bytes_of, text_of
+from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.surroundings import DIVERSIONS
 
 if TYPE_CHECKING:
@@ -71,13 +71,8 @@ def is_edited(node: Look, path: str, owner: str) -> bool:
 # On the controller
 
 
-class Programs(Known):
+class Programs(Everywhere):
     """Programs and libraries of packages."""
-
-    def following(self, claim: Claim) -> Iterator[Claim]:
-        """From root's keys, that every node's are governed."""
-        if (claim.kind, claim.key) == ("authorized_keys", "root"):
-            yield Claim("programs", "all")
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Its package is installed again."""

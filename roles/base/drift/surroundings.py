@@ -8,14 +8,14 @@ kept: what systemd gives to all that it starts, what resolved was told of an int
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from infra.drift.kind import Claim, Found, How, is_list
+from infra.drift.kind import Found, How, is_list
 from infra.drift.kinds.effective import files_below
-from infra.drift.kinds.known import Known, with_known
+from infra.drift.kinds.known import with_known
 from infra.drift.looks import Look
 from infra.drift.node import ask_systemd, bytes_of, text_of
+from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.privilege import filed
 
 if TYPE_CHECKING:
@@ -259,13 +259,8 @@ BY_PACKAGES = ("/etc/nsswitch.conf",)
 """What packages add a word to as they are installed."""
 
 
-class Surroundings(Known):
+class Surroundings(Everywhere):
     """What everything on a node goes by."""
-
-    def following(self, claim: Claim) -> Iterator[Claim]:
-        """From root's keys, that every node's are governed."""
-        if (claim.kind, claim.key) == ("authorized_keys", "root"):
-            yield Claim("surroundings", "all")
 
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """A file, link or unit that a task governs, and what a role's packages change."""

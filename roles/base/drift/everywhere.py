@@ -1,0 +1,22 @@
+"""Looks at a whole node, which every node has: they come with root's keys, that are governed always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from infra.drift.kind import Claim
+from infra.drift.kinds.known import Known
+
+
+class Everywhere(Known):
+    """Has one claim on every node."""
+
+    key = "all"
+
+    def following(self, claim: Claim) -> Iterator[Claim]:
+        """That one."""
+        if (claim.kind, claim.key) == ("authorized_keys", "root"):
+            yield Claim(self.name, self.key)
+
+
+KINDS = ()
