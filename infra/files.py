@@ -37,13 +37,18 @@ def content_hash(path: Path) -> str:
     noted = cache_folder() / "checksums" / seen
     if noted.exists():
         return noted.read_text()
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = checksum(path)
     noted.parent.mkdir(parents=True, exist_ok=True)
     part = noted.with_name(f".{seen}.{os.getpid()}")  # Ansible's workers come together
     part.write_text(digest)
     part.replace(noted)
     return digest
+
+
+def checksum(file: Path) -> str:
+    """SHA-256 of a file, as 64 hex digits."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def given_file(declared: str) -> Path:

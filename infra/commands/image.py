@@ -1,20 +1,28 @@
-"""`causeway image`: bakes the roles of a pool into an image, and shows, compares and removes images."""
+"""`causeway image`: bakes the roles of a pool into an image, rolls it out, and shows and removes images."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
 
 from infra.checks import load, require_valid
+from infra.commands import up
 from infra.commands.arguments import DEFAULT_STACK, declaration_of
-from infra.errors import BadInputError, ExitCode
+from infra.components import replacing
+from infra.components.holding import consent
+from infra.components.inventory_files import standing_contract
+from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.ground.contract import Contract
+from infra.ground.endpoint import HostSet
 from infra.images import build
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.providers.local import baked
+from infra.providers.local import baked, signing
+from infra.pulumi_cli import only_one
 from infra.stack import check_stack
 
 GIB = 1024**3
@@ -24,11 +32,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     commands = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
     built = commands.add_parser("build", help="build a pool's image where it is missing")
-    built.add_argument("pool", metavar="POOL", help="REGION-POOL, as in tokyo-gpu")
-    built.add_argument(
-        "--stack", type=check_stack, default=DEFAULT_STACK, metavar="NAME", help="default: local"
-    )
+    _add_pool(built)
     built.add_argument("--again", action="store_true", help="build it once more, and show what differs")
+    rolled = commands.add_parser("rollout", help="show which standing nodes are made from anything else")
+    _add_pool(rolled)
+    rolled.add_argument(
+        "--replace", action="store_true", help="make them anew from it, drained first; their disks are lost"
+    )
+    rolled.add_argument(
+        "--at-once", type=_count, default=1, metavar="N", help="nodes that are away together (default: 1)"
+    )
+    verified = commands.add_parser("verify", help="hold all of an image against what was signed")
+    verified.add_argument("image", metavar="IMAGE")
     listed = commands.add_parser("list", help="the images, who uses them, and how old they are")
     listed.add_argument("--json", action="store_true", help="print JSON for programs")
     removed = commands.add_parser("remove", help="remove images that no node uses")
@@ -37,16 +52,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pruned.add_argument("--days", type=float, default=30, metavar="N", help="older than this (default: 30)")
 
 
+def _add_pool(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pool", metavar="POOL", help="REGION-POOL, as in tokyo-gpu")
+    parser.add_argument(
+        "--stack", type=check_stack, default=DEFAULT_STACK, metavar="NAME", help="default: local"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes from 1 up")
+    return int(text)
+
+
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do what was asked for."""
     if arguments.what == "build":
         return _build(arguments)
-    if arguments.what == "list":
+    if arguments.what == "rollout":
+        return _roll_out(arguments)
+    if arguments.what == "verify":
+        _verify(arguments.image)
+    elif arguments.what == "list":
         _list(as_json=arguments.json)
     elif arguments.what == "remove":
         for name in arguments.image:
-            if not baked.folder(name).exists():
-                raise BadInputError(f"there is no image {name}", hint="causeway image list shows them")
+            _require(name)
             baked.remove(name)
             print(f"image {name} is removed")
     else:
@@ -73,6 +104,53 @@ def _build(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.FAILED if differing else ExitCode.OK
 
 
+def _roll_out(arguments: argparse.Namespace) -> ExitCode:
+    """Make nodes anew, a few at a time, each few up and verified before the next ones go."""
+    pool, stack = arguments.pool, arguments.stack
+    declaration = load(declaration_of(stack))
+    declared, contract = _contract(stack), standing_contract(stack)
+    image = replacing.image_of(declared, pool)
+    of_pool = HostSet(pools=(pool,))
+    if contract is None or contract.members(of_pool) != declared.members(of_pool):
+        raise BadInputError(
+            f"{pool} does not stand as it is declared", hint=f"./run up {stack} first, then roll out"
+        )
+    todo = replacing.of_others(contract, pool, image)
+    if not todo:
+        print(f"all nodes of {pool} that stand are made from image {image.name}")
+        return ExitCode.OK
+    print(f"not made from image {image.name}: {', '.join(todo)}")
+    if not arguments.replace:
+        print("--replace makes them anew: what others can take over they take over first, all else on their")
+        print("disks is lost; each is up and verified before the next one goes")
+        return ExitCode.OK
+    with TemporaryDirectory(dir=baked.folders(), prefix=".verify-") as work:
+        baked.require_whole(image, Path(work) / "root")
+    for first in range(0, len(todo), arguments.at_once):
+        going = todo[first : first + arguments.at_once]
+        print(f"anew: {', '.join(going)} ({first} of {len(todo)} done)", flush=True)
+        with only_one(stack):
+            replacing.take_away(contract, going, consent(declaration.spec))
+        up.stand_up(stack)
+    print(f"all {len(todo)} nodes are made anew, from image {image.name}")
+    return ExitCode.OK
+
+
+def _verify(name: str) -> None:
+    _require(name)
+    stored = next((one for one in baked.stored() if one.name == name), None)
+    if stored is None:
+        raise CausewayError(f"podman has not the root of image {name}", hint="build it again")
+    with TemporaryDirectory(dir=baked.folders(), prefix=".verify-") as work:
+        baked.require_whole(stored, Path(work) / "root")
+    print(f"image {name} is what was signed by the key of {signing.public_file()}")
+
+
+def _require(name: str) -> None:
+    if not baked.folder(name).exists():
+        raise BadInputError(f"there is no image {name}", hint="causeway image list shows them")
+
+
 def _contract(stack: str) -> Contract:
     """The contract as the declaration has it now: no node need stand."""
     declaration = load(declaration_of(stack))
@@ -86,15 +164,18 @@ def _list(*, as_json: bool) -> None:
     if as_json:
         rows = [
             {"image": one.name, "pool": one.pool, "root": one.root, "age_days": one.age_days}
-            | {"users": baked.users(one.name)}
+            | {"signed": one.signed, "users": baked.users(one.name)}
             for one in images
         ]
         print(json.dumps(rows, indent=1))
         return
-    table = Table("image", "pool", "days old", "GiB", "packages", "nodes made from it", box=None)
+    table = Table("image", "pool", "days old", "GiB", "packages", "signed", "nodes made from it", box=None)
     for one in images:
         size_gib = one.manifest["root"]["size_bytes"] / GIB
-        row = (f"{one.age_days:.1f}", f"{size_gib:.2f}", str(len(one.manifest["packages"])))
+        row = (
+            *(f"{one.age_days:.1f}", f"{size_gib:.2f}", str(len(one.manifest["packages"]))),
+            "yes" if one.signed else "no",
+        )
         table.add_row(one.name, one.pool, *row, ", ".join(baked.users(one.name)) or "–")
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 

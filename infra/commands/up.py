@@ -15,7 +15,7 @@ from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.wan.commands import print_measured
 from infra.capabilities.wan.measure import Measurement, measure_wan
 from infra.capabilities.wan.section import WanSection
-from infra.checks import DeclarationError, check_given, load, require_valid
+from infra.checks import Declaration, DeclarationError, check_given, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.doctor import look_before, make_key
 from infra.commands.rehearsal import rehearse
@@ -48,16 +48,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Stand the stack up, or bring it back to what is declared; then show what stands."""
-    started, started_at = time.monotonic(), datetime.now(UTC)
-    stack = arguments.stack
+    if arguments.dry_run:
+        rehearse(_declared(arguments.stack).spec, arguments.stack)
+        return ExitCode.OK
+    return stand_up(arguments.stack, measure=arguments.measure)
+
+
+def _declared(stack: str) -> Declaration:
+    """The declaration, nothing wrong with it. DeclarationError with all that is."""
     declaration = load(declaration_of(stack))
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
     if missing := check_given(declaration.spec, declaration.config, stack, declaration.source):
         raise DeclarationError(missing)
-    if arguments.dry_run:
-        rehearse(declaration.spec, stack)
-        return ExitCode.OK
+    return declaration
+
+
+def stand_up(stack: str, *, measure: bool | None = False) -> ExitCode:
+    """`pulumi up`, with all that belongs to it. MEASURE: None for what suits the stack.
+
+    CausewayError where the stack does not stand as declared, or not all of it is good.
+    """
+    started, started_at = time.monotonic(), datetime.now(UTC)
+    declaration = _declared(stack)
     with only_one(stack):
         kept.put_back(stack)
         make_key(Declared(declaration.spec, stack))  # before Pulumi's salt is there, which forbids it
@@ -73,7 +86,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
         forget_gone(contract, partial(print, flush=True), consent(declaration.spec))
         measured: list[Measurement] = []
-        if wants_measuring(contract, arguments.measure):
+        if wants_measuring(contract, measure):
             measured = measure_wan(contract, print, neighbours_only=True, compare=False)
     for line in not_given_back(contract):
         print(line)

@@ -21,6 +21,7 @@ from infra.components.holding import (
 )
 from infra.components.inventory_files import contract_file, standing_contract
 from infra.components.leaving import have_others, recorded_roles, say, silent_in, take_leave
+from infra.converge.runner import RunResult
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
@@ -62,11 +63,11 @@ class DepartureLifecycle(Lifecycle):
         remember_drained(stack, {role: {*hosts, *back[role]} for role, hosts in handed_over.items()})
         groups = [taken for part in held.values() for taken in part.takers.values()]
         groups += [set(takers_of(role, contract, host)) for role, hosts in back.items() for host in hosts]
-        self._hand_over(contract, [group for group in groups if group], held, back)
+        hand_over(contract, [group for group in groups if group], held, back)
         remember_drained(stack, handed_over)
         if nodes_going:
             print(f"about to go: {', '.join(nodes_going)}", flush=True)
-            _say_goodbye(contract, nodes_going)
+            say_goodbye(contract, nodes_going)
         taken_out.take_roles_off(contract, machines, inputs["leave"])
         return {}
 
@@ -81,37 +82,41 @@ class DepartureLifecycle(Lifecycle):
         """Nothing of it stays."""
         drained_file(properties["stack"]).unlink(missing_ok=True)
 
-    def _hand_over(
-        self,
-        contract: Contract,
-        groups: Sequence[Collection[str]],
-        held: Mapping[str, Held],
-        back: Mapping[str, Collection[str]],
-    ) -> None:
-        going = sorted({host for part in held.values() for host in part.handed_over()})
-        if going:
-            print(f"moving data: of {', '.join(going)} before it goes", flush=True)
-        variables = {
-            "forget_hosts": going,
-            "forget_let_go": sorted({host for part in held.values() for host in part.let_go}),
-            "forget_refill": sorted({host for hosts in back.values() for host in hosts}),
-            "forget_until": time.time() + DRAIN_S,
-        }
-        result = have_others(contract, groups, DRAIN, say, variables)
-        if result and silent_in(result, groups):
-            raise CausewayError(
-                result.report(),
-                hint="nothing was taken away. Mend it and run ./run up again, or declare it again; "
-                "where what they hold may be lost, let the role go in the declaration: "
-                f"leave: [{{role: ROLE, hosts: [{', '.join(going)}]}}]",
-            )
-
 
 class Departure(Managed, module="causeway", name="Departure"):
     """The good-bye of nodes that are about to go."""
 
     def __init__(self, name: str, inputs: dict[str, Any], opts: pulumi.ResourceOptions) -> None:
         super().__init__(DepartureLifecycle, name, inputs, opts)
+
+
+def hand_over(
+    contract: Contract,
+    groups: Sequence[Collection[str]],
+    held: Mapping[str, Held],
+    back: Mapping[str, Collection[str]],
+) -> None:
+    """Have GROUPS take over what is held, and fill again those that come BACK (role → hosts).
+
+    CausewayError where in some group nobody could.
+    """
+    going = sorted({host for part in held.values() for host in part.handed_over()})
+    if going:
+        print(f"moving data: of {', '.join(going)} before it goes", flush=True)
+    variables = {
+        "forget_hosts": going,
+        "forget_let_go": sorted({host for part in held.values() for host in part.let_go}),
+        "forget_refill": sorted({host for hosts in back.values() for host in hosts}),
+        "forget_until": time.time() + DRAIN_S,
+    }
+    result = have_others(contract, groups, DRAIN, say, variables)
+    if result and silent_in(result, groups):
+        raise CausewayError(
+            result.report(),
+            hint="nothing was taken away. Mend it and run ./run up again, or declare it again; "
+            "where what they hold may be lost, let the role go in the declaration: "
+            f"leave: [{{role: ROLE, hosts: [{', '.join(going)}]}}]",
+        )
 
 
 def _back(stack: str, going: Collection[str], keeps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
@@ -152,7 +157,10 @@ def _require_known(stack: str, declared: Collection[str]) -> None:
         )
 
 
-def _say_goodbye(contract: Contract, going: Sequence[str]) -> None:
-    """Have the roles on these nodes tell the others; a node that does not answer is forgotten afterwards."""
-    if leave := recorded_roles(contract.stack, going):
-        take_leave(contract.stack, leave, "good-bye", say, node_goes=True)
+def say_goodbye(contract: Contract, going: Sequence[str]) -> RunResult | None:
+    """Have the roles on these nodes tell the others; a node that does not answer is forgotten afterwards.
+
+    None where no role came to them.
+    """
+    leave = recorded_roles(contract.stack, going)
+    return take_leave(contract.stack, leave, "good-bye", say, node_goes=True) if leave else None

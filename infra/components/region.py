@@ -113,7 +113,7 @@ def _local_inputs(name: str, spec: NodePoolSpec, region: RegionSpec, cluster: Cl
         inputs["fabric"] = fabric
     if isinstance(region.provider, LocalProvider) and region.node_kind(spec) == "vm":
         memory_mib = region.provider.vm_memory_mib
-        inputs |= {"node_kind": "vm", "memory_mib": memory_mib, "image": machine.vm_image, "baked": ""}
+        inputs |= {"node_kind": "vm", "memory_mib": memory_mib, "image": machine.vm_image}
     return inputs
 
 

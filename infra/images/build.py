@@ -16,7 +16,7 @@ from typing import Any
 from infra import ROOT
 from infra.converge.runner import literal, run_playbook
 from infra.errors import CausewayError
-from infra.files import value_hash
+from infra.files import checksum, value_hash
 from infra.ground.contract import Contract
 from infra.images import root
 from infra.images.recipe import BUILDER, Recipe, recipe_of
@@ -25,7 +25,7 @@ from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
 from infra.inventory.steps import TAG
 from infra.process import run
-from infra.providers.local import baked, containers, image, names
+from infra.providers.local import baked, containers, image, names, signing
 from infra.providers.local.baked import Baked
 from infra.providers.local.image import Progress
 from infra.providers.local.node import nameservers
@@ -92,6 +92,7 @@ def _only_build(progress: Progress) -> Iterator[None]:
 @contextmanager
 def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[Built]:
     """One build; its folder is gone in the end, whatever came of it."""
+    signing.require_key()
     base = image.ensure_image(progress)
     work = baked.folders() / f".{recipe.name}.part"
     image.require_space(baked.folders(), image.SCRATCH)
@@ -109,7 +110,8 @@ def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[B
             mounted = Path(run(["podman", "mount", container]).strip())
             root.pack(mounted, tar, source_date)
         manifest = _manifest(recipe, base, tar, source_date, packages)
-        _write(known, manifest, tar)
+        manifest["beside"] = _write_beside(known, manifest, tar)
+        (known / baked.MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
         yield Built(tar, known, manifest)
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -211,18 +213,18 @@ def _manifest(
         "node_image": base,
         "source_date": source_date,
         "inputs": {key: value_hash(value) for key, value in recipe.inputs.items()},
-        "root": {"sha256": root.checksum(tar), "size_bytes": tar.stat().st_size},
+        "root": {"sha256": checksum(tar), "size_bytes": tar.stat().st_size},
         "packages": packages,
     }
 
 
-def _write(known: Path, manifest: dict[str, Any], tar: Path) -> None:
-    """All that is kept of an image beside its root."""
+def _write_beside(known: Path, manifest: dict[str, Any], tar: Path) -> dict[str, str]:
+    """What is kept of an image beside its root and its manifest: each file → its SHA-256."""
     name, digest = manifest["image"], manifest["root"]["sha256"]
     bill = sbom(name, digest, manifest["packages"], manifest["source_date"])
     (known / baked.FILES).write_text("".join(f"{line}\n" for line in root.listing(tar)))
     (known / baked.SBOM).write_text(json.dumps(bill, indent=1) + "\n")
-    (known / baked.MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
+    return {name: checksum(known / name) for name in (baked.FILES, baked.SBOM)}
 
 
 def _in(container: str, *argv: str) -> str:

@@ -25,12 +25,6 @@ def pack(root: Path, tar: Path, source_date: int) -> None:
     run(command, timeout_s=BUILD_LIMIT_S, hint=hint)
 
 
-def checksum(file: Path) -> str:
-    """SHA-256 of a file."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def listing(tar: Path) -> Iterator[str]:
     """A line for each path: what `differing` compares, and people can read."""
     with tarfile.open(tar) as opened:

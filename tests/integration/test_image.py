@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.providers.local import baked
+from infra.providers.local import baked, signing
 from infra.providers.local.image import images_dir
 from tests.integration.checkout import Checkout, containers, region, said
 from tests.patience import wait_for
@@ -148,6 +148,16 @@ def test_its_packages_are_listed_with_their_checksums(built: str) -> None:
     assert {part["name"] for part in bill["packages"][1:]} == packages.keys()
 
 
+def test_what_was_signed_is_held_against_all_of_it(checkout: Checkout, built: str) -> None:
+    bill, manifest = (baked.folder(built) / name for name in (baked.SBOM, baked.MANIFEST))
+    assert f"image {built} is what was signed" in image(checkout, "verify", built)
+    for file, said_of_it in ((bill, "not the file that was signed"), (manifest, "is not signed by")):
+        whole = file.read_text()
+        file.write_text(f"{whole}\n")
+        assert said_of_it in image(checkout, "verify", built, expect=1)
+        file.write_text(whole)
+
+
 def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str, standing: str) -> None:
     assert f"new nodes of {POOL} start from the baked image {built}" in standing
     assert made_from(checkout) == {f"tokyo-control-{i}": baked.tag_of(built) for i in (0, 1)}
@@ -229,10 +239,39 @@ def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: 
 
 
 @pytest.mark.usefixtures("standing")
+def test_one_that_nobody_signed_is_not_used(checkout: Checkout) -> None:
+    name = name_in(build(checkout))
+    signature = Path(f"{baked.folder(name) / baked.MANIFEST}{signing.SUFFIX}")
+    signature.rename(signature.with_suffix(".away"))
+    said("podman", "rm", "--force", "--time=0", f"cw-{checkout.stack}-tokyo-control-1")
+    assert f"start from the plain image: {name} is not signed by" in checkout.up()
+    signature.with_suffix(".away").rename(signature)
+
+
+@pytest.mark.usefixtures("standing")
+def test_an_image_is_rolled_out_by_consent_a_node_after_the_other(checkout: Checkout, built: str) -> None:
+    """One stands on an image of older inputs, one on the plain one."""
+    before, name = checkout.instances(), name_in(build(checkout))
+    rollout = ("rollout", POOL, "--stack", checkout.stack)
+    assert f"not made from image {name}: tokyo-control-0, tokyo-control-1" in image(checkout, *rollout)
+    assert checkout.instances() == before, "without --replace nothing is touched"
+    text = image(checkout, *rollout, "--replace")
+    steps = [text.index(f"anew: tokyo-control-{number} ({number} of 2 done)") for number in (0, 1)]
+    verified = [found.start() for found in re.finditer(r"checks: .*\b0 failed, 0 unreachable.*now", text)]
+    assert steps[0] < verified[0] < steps[1] < verified[1]
+    assert made_from(checkout) == {f"tokyo-control-{i}": baked.tag_of(name) for i in (0, 1)}
+    assert not set(before.values()) & set(checkout.instances().values())
+    assert f"that stand are made from image {name}" in image(checkout, *rollout, "--replace")
+    assert checkout.changes() == {}
+    assert baked.users(built) == []
+
+
+@pytest.mark.usefixtures("standing")
 def test_an_image_that_a_node_is_made_from_is_not_removed(checkout: Checkout, built: str) -> None:
-    assert "nodes are made from image" in image(checkout, "remove", built, expect=2)
-    image(checkout, "prune", "--days", "0")
-    assert baked.find(built)
+    name = name_in(build(checkout))
+    assert "nodes are made from image" in image(checkout, "remove", name, expect=2)
+    image(checkout, "remove", built)
+    assert baked.find(name)
 
 
 def made_from(checkout: Checkout) -> dict[str, str]:

@@ -1,9 +1,12 @@
-"""Virtual machines as nodes: what stands, what only a kernel of one's own can show, and what faults leave."""
+"""Virtual machines as nodes, from a baked image: what stands, what only a kernel of one's own can show, and
+what faults leave.
+"""
 
 import json
 import os
 import signal
 from contextlib import suppress
+from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
 
@@ -14,9 +17,10 @@ from tests.integration import rdma
 from tests.integration.checkout import Checkout, commit, two_regions
 from tests.patience import wait_for
 
-PROVES = ("local", "fabric", "roce")
+PROVES = ("local", "fabric", "roce", "images")
 
 A, B, CONTAINER = "tokyo-gpu-0", "tokyo-gpu-1", "tokyo-control-0"
+POOL = "tokyo-gpu"
 RAILS = ("rail0", "rail1")
 FABRIC = {"kind": "rail_optimized", "radix": 64, "rails": len(RAILS), "link_gbps": 400}
 TOS = 26 << 2 | 2
@@ -38,8 +42,15 @@ def machines(checkout: Checkout) -> Checkout:
     overrides.mkdir(parents=True)
     (overrides / "perftest.yml").write_text("roce_extra_packages: [ibverbs-utils, perftest]\n")
     commit(checkout.folder)
+    checkout.run("exec", "causeway", "image", "build", POOL, "--stack", checkout.stack)
     checkout.up()
     return checkout
+
+
+def image_of(checkout: Checkout) -> str:
+    """The name of the baked image that the machines' disks are overlays of."""
+    (folder,) = set(vms.images(checkout.stack, "tokyo", "gpu").values())
+    return Path(folder).parent.name
 
 
 def process_of(checkout: Checkout, node: str) -> list[int]:
@@ -70,6 +81,8 @@ def verdicts(checkout: Checkout, host: str) -> dict[tuple[str, str], str]:
 
 
 def test_machines_and_containers_stand_side_by_side(machines: Checkout) -> None:
+    baked_image = image_of(machines)
+    assert {machines.ssh(node, "cat", "/usr/lib/causeway-image") for node in (A, B)} == {baked_image}
     for node in (A, B):
         assert machines.ssh(node, "systemd-detect-virt", "--vm") in ("qemu", "kvm")
         assert machines.ssh(node, "hostname") == node
@@ -173,11 +186,13 @@ def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout)
 
 
 def test_taking_it_down_leaves_nothing(machines: Checkout) -> None:
-    folder = names.vms_dir(machines.stack)
+    folder, image = names.vms_dir(machines.stack), ("exec", "causeway", "image", "remove", image_of(machines))
+    assert "nodes are made from image" in machines.run(*image, expect=2)
     assert set(vms.standing(machines.stack)) == {A, B}
     assert {f"virtual machine {A}", f"virtual machine {B}"} <= set(sweep.leftovers(machines.stack))
     machines.run("down", machines.stack)
     assert sweep.leftovers(machines.stack) == []
+    machines.run(*image)
     assert not folder.exists()
     assert daemons.processes(folder) == []
     assert not netns.exists(names.router_netns(machines.stack, "tokyo"))

@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 
-from infra.providers.local import names, vm_image, vms
+from infra.providers.local import names, vm_image, vm_notes, vms
 from infra.providers.local.node import FabricPort, Node
 
 ROUNDS = 300
@@ -52,8 +52,9 @@ def make_folder(node: Node) -> Path:
     folder.mkdir(parents=True)
     (folder / vms.HOST_KEY).write_text("PRIVATE\n")
     (folder / vms.HOST_KEY).with_suffix(".pub").write_text("ssh-ed25519 HOSTKEY tokyo-gpu-0\n")
-    note = {**node.note, "address": str(node.address), "instance": "i-1", "definition": vms._definition(node)}
-    (folder / vms.NOTE).write_text(json.dumps(note))
+    known = {"address": str(node.address), "instance": "i-1", "image": node.image}
+    note = {**node.note, **known, "definition": vms._definition(node)}
+    (folder / vm_notes.FILE).write_text(json.dumps(note))
     return folder
 
 
@@ -110,6 +111,16 @@ def test_a_disk_belongs_to_one_build_of_the_image(node: Node) -> None:
     before = vms._definition(node)
     Path(node.image, vm_image.BUILD).write_text("second")
     assert vms._definition(node) != before
+
+
+def test_a_machine_stays_on_the_image_that_its_disk_is_an_overlay_of(node: Node) -> None:
+    (make_folder(node) / vms.DISK).touch()
+    assert vms.images("lab", "tokyo", "gpu") == {"tokyo-gpu-0": node.image}
+    assert vms.images("lab", "tokyo", "control") == {}
+    assert vm_notes.made_from(Path(node.image).parent) == ["cw-lab-tokyo-gpu-0"]
+    assert vm_notes.made_from(Path(node.image) / "below") == []
+    (Path(node.image) / vm_image.BUILD).unlink()
+    assert vms.images("lab", "tokyo", "gpu") == {}, "without it the disk is worth nothing"
 
 
 def test_a_machine_without_a_disk_was_begun_and_is_none(node: Node) -> None:

@@ -1,7 +1,8 @@
 """Baked images as this machine keeps them: podman's copy, and beside it what is known of each.
 
-An image is there when its folder is, which gets its name last, and podman's copy has the root that the
-manifest names. All else is half-made, or somebody else's, and is not used.
+An image is there when its folder is, which gets its name last, podman's copy has the root that the manifest
+names, and the manifest is signed by this machine's key. All else is half-made, or somebody else's, and is not
+used. In the folder stand also the forms of it that machines boot from, once one has needed them.
 """
 
 import json
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.errors import BadInputError
+from infra.errors import BadInputError, CausewayError
+from infra.files import checksum
 from infra.process import run
-from infra.providers.local import image
+from infra.providers.local import image, signing, vm_notes
 
 REPOSITORY = "localhost/causeway-baked"
 CHANGES = (*image.CHANGES[:-1], "LABEL causeway.image=baked")
@@ -22,6 +24,8 @@ NAME = re.compile(r"[0-9a-f]{12}")
 MANIFEST = "manifest.json"
 SBOM = "sbom.spdx.json"
 FILES = "files.txt"
+FORMS = "vm-*"
+"""Folders beside these files: see vm_image.py."""
 DAY_S = 86400
 
 
@@ -33,6 +37,8 @@ class Baked:
     manifest: dict[str, Any]
     made_at: float
     """Seconds since 1970."""
+    signed: bool
+    """By the key of this machine."""
 
     @property
     def tag(self) -> str:
@@ -48,6 +54,11 @@ class Baked:
     def root(self) -> str:
         """SHA-256 over its root file system, as a tar file."""
         return str(self.manifest["root"]["sha256"])
+
+    @property
+    def folder(self) -> Path:
+        """Where what is known of it is kept."""
+        return folder(self.name)
 
     @property
     def age_days(self) -> float:
@@ -75,12 +86,13 @@ def folders() -> Path:
 
 
 def find(name: str) -> Baked | None:
-    """An image that is there whole, else None."""
-    return _read(name, _roots())
+    """An image that is there whole and signed, else None."""
+    found = _read(name, _roots())
+    return found if found and found.signed else None
 
 
 def stored() -> list[Baked]:
-    """All images, the youngest first."""
+    """All images that are there whole, the youngest first."""
     roots = _roots()
     names = (path.name for path in folders().iterdir() if NAME.fullmatch(path.name))
     found = [baked for name in names if (baked := _read(name, roots))]
@@ -90,16 +102,49 @@ def stored() -> list[Baked]:
 def keep(name: str, tar: Path, known: Path) -> None:
     """Take an image in: its root as `tar`, and the folder `known`, which is moved to where it is kept."""
     changes = [word for change in CHANGES for word in ("--change", change)]
+    signing.sign(known / MANIFEST)
     run(["podman", "import", "--quiet", *changes, str(tar), tag_of(name)], timeout_s=image.BUILD_LIMIT_S)
+    for form in folder(name).glob(FORMS):  # disks of machines that stand are overlays of it
+        form.rename(known / form.name)
     shutil.rmtree(folder(name), ignore_errors=True)  # of an image that podman lost
     known.rename(folder(name))
     _prune()
 
 
 def users(name: str) -> list[str]:
-    """The containers of nodes that were made from an image, running or not."""
+    """The containers and virtual machines of nodes that were made from an image, running or not."""
     asked = run(["podman", "ps", "--all", "--format", "{{.Names}}", f"--filter=ancestor={tag_of(name)}"])
-    return sorted(asked.split())
+    return sorted([*asked.split(), *vm_notes.made_from(folder(name))])
+
+
+def unpack(one: Baked, work: Path) -> Path:
+    """The root of an image as the tar file that was built, somewhere below `work`, which must not be there.
+
+    Raises CausewayError where podman's copy has other bytes than the signed manifest names.
+    """
+    run(
+        ["podman", "save", "--quiet", "--format=docker-dir", f"--output={work}", one.tag],
+        timeout_s=image.BUILD_LIMIT_S,
+    )
+    tar = work / one.root
+    if not (tar.is_file() and checksum(tar) == one.root):
+        raise CausewayError(
+            f"the root of image {one.name} is not the one that its manifest names",
+            f"causeway image remove {one.name}, and build it again",
+        )
+    return tar
+
+
+def require_whole(one: Baked, work: Path) -> None:
+    """Read all of an image, below `work`. CausewayError with what of it is not as it was signed."""
+    if not one.signed:
+        raise CausewayError(
+            f"image {one.name} is not signed by {signing.public_file()}", "build it again, which signs it"
+        )
+    for name, digest in one.manifest["beside"].items():
+        if not (one.folder / name).is_file() or checksum(one.folder / name) != digest:
+            raise CausewayError(f"{one.folder / name} is not the file that was signed", "build it again")
+    unpack(one, work)
 
 
 def remove(name: str) -> None:
@@ -125,7 +170,7 @@ def _prune() -> None:
 def _read(name: str, roots: dict[str, str]) -> Baked | None:
     try:
         path = folder(name) / MANIFEST
-        baked = Baked(name, json.loads(path.read_text()), path.stat().st_mtime)
+        baked = Baked(name, json.loads(path.read_text()), path.stat().st_mtime, signing.is_signed(path))
         return baked if roots.get(baked.tag) == baked.root else None
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -84,6 +84,12 @@ def standing(stack: str) -> set[str]:
     return {name for engine in ENGINES.values() for name in engine.standing(stack)}
 
 
+def remove(stack: str, names: Sequence[str], progress: Progress = lambda _: None) -> None:
+    """Remove these nodes, whatever they are; it is no error where one is gone."""
+    for engine in ENGINES.values():
+        _remove(engine, stack, sorted({*names}.intersection(engine.standing(stack))), progress)
+
+
 def remove_pool(stack: str, region: str, pool: str, progress: Progress = lambda _: None) -> None:
     """Remove every node of the pool, also half-made ones."""
     for engine in ENGINES.values():
@@ -123,4 +129,4 @@ def _each(
         raise CausewayError(f"{len(failures)} of {len(node_names)} {what}: {said}", hint)
 
 
-__all__ = ["FabricPort", "Node", "NodeState", "inspect", "misplugged", "reconcile", "remove_pool"]
+__all__ = ["FabricPort", "Node", "NodeState", "inspect", "misplugged", "reconcile", "remove", "remove_pool"]

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.providers.local import baked, containers, host, image, network, nodes, vm_image, vms, wan
+from infra.providers.local import baked, containers, host, image, network, nodes, signing, vm_image, vms, wan
 
 
 def say(line: str) -> None:
@@ -217,28 +217,37 @@ def _nodes(inputs: Properties) -> list[nodes.Node]:
 
 
 def _from_images(inputs: Properties) -> list[nodes.Node]:
-    """The pool's nodes, each with its image: a container that stands keeps what it was made from, whatever
-    the node image is now; others start from the baked image of what is declared now, where it was built.
+    """The pool's nodes, each with its image: one that stands keeps what it was made from, whatever the node
+    image is now; others start from the baked image of what is declared now, where it was built.
     """
     desired, wanted = _nodes(inputs), inputs.get("baked", "")
+    key = (inputs["stack"], inputs["region"], inputs["pool"])
+    made_from = vms.images(*key) if _are_machines(inputs) else containers.images(*key)
     new: str = inputs["image"]
     if wanted:
         stored = baked.stored()
-        found = next((one for one in stored if one.name == wanted), None)
+        found = next((one for one in stored if one.name == wanted and one.signed), None)
         _tell(inputs, stored, found)
-        new = found.tag if found else new
-    made_from = containers.images(inputs["stack"], inputs["region"], inputs["pool"])
+        if found and {node.name for node in desired} - made_from.keys():
+            new = str(vm_image.ensure_image(say, found)) if _are_machines(inputs) else found.tag
     return [replace(node, image=made_from.get(node.name, new)) for node in desired]
+
+
+def _are_machines(inputs: Properties) -> bool:
+    return bool(inputs.get("node_kind") == "vm")
 
 
 def _tell(inputs: Properties, stored: list[baked.Baked], found: baked.Baked | None) -> None:
     """Say from which image new nodes start; nothing where no image was ever built for the pool."""
     pool = f"{inputs['region']}-{inputs['pool']}"
     older = [one.name for one in stored if one.pool == pool]
+    build = f"causeway image build {pool} --stack {inputs['stack']}"
     if found:
         say(f"new nodes of {pool} start from the baked image {found.name}, {found.age_days:.0f} days old")
+    elif any(one.name == inputs["baked"] for one in stored):
+        why = f"{inputs['baked']} is not signed by {signing.public_file()}"
+        say(f"new nodes of {pool} start from the plain image: {why} ({build})")
     elif older:
-        build = f"causeway image build {pool} --stack {inputs['stack']}"
         say(f"new nodes of {pool} start from the plain image: {older[0]} was baked of older inputs ({build})")
 
 

@@ -1,8 +1,9 @@
-"""The image every virtual machine of this machine starts from: the container nodes' root with a kernel.
+"""The images that virtual machines of this machine start from: a container node's root, plain or baked, with
+a kernel.
 
 `ensure_image` returns a folder of the cache with `root.ext4`, `vmlinuz`, `initrd` and `build`, a word that no
 other build has: disks are overlays of one particular `root.ext4`. The folder's name carries a hash of all the
-image is made of.
+image is made of; that of a baked image stands beside what else is known of it.
 
 `python -m infra.providers.local.vm_image` prints the folder.
 """
@@ -17,6 +18,7 @@ from uuid import uuid4
 from infra.errors import CausewayError
 from infra.process import run
 from infra.providers.local import image
+from infra.providers.local.baked import Baked, unpack
 
 RECIPE = image.RECIPE / "vm.sh"
 DISK_GIB = 16
@@ -28,27 +30,31 @@ FILE_SYSTEM = (
 )
 
 
-def image_dir() -> Path:
-    """The folder that the image of this checkout has, whether it exists or not."""
-    digest = hashlib.sha256(f"{image.image_hash()} {DISK_GIB} {FILE_SYSTEM}\0".encode() + RECIPE.read_bytes())
-    return image.images_dir() / f"vm-{digest.hexdigest()[:12]}"
+def image_dir(baked: Baked | None = None) -> Path:
+    """The folder that the image has, plain or of a baked one, whether it exists or not."""
+    root = baked.root if baked else image.image_hash()
+    digest = hashlib.sha256(f"{root} {DISK_GIB} {FILE_SYSTEM}\0".encode() + RECIPE.read_bytes())
+    return (baked.folder if baked else image.images_dir()) / f"vm-{digest.hexdigest()[:12]}"
 
 
-def ensure_image(progress: image.Progress) -> Path:
+def ensure_image(progress: image.Progress, baked: Baked | None = None) -> Path:
     """Return the folder of the image, building it first where it is missing.
 
-    Raises CausewayError when the disk is too full, or a tool is missing or fails.
+    Raises CausewayError when the disk is too full, a tool is missing or fails, or the baked image has not the
+    bytes that were signed.
     """
-    folder = image_dir()
+    folder = image_dir(baked)
     with image.locked(folder.with_suffix(".lock"), progress):
         if not folder.exists():
-            base = image.ensure_tar(progress)
             image.require_space(folder.parent, image.SCRATCH)
-            progress("image of virtual machines: installing the kernel (once; about 40 s)")
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir()
+            base = unpack(baked, part / "baked") if baked else image.ensure_tar(progress)
+            kind = f"the baked image {baked.name}" if baked else "virtual machines"
+            progress(f"image of {kind}: installing the kernel (once; about 40 s)")
             _build(base, part)
+            shutil.rmtree(part / "baked", ignore_errors=True)
             part.rename(folder)
     return folder
 

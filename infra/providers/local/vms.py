@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from infra.errors import CausewayError
 from infra.process import run
-from infra.providers.local import daemons, names, netns, vm_image
+from infra.providers.local import daemons, names, netns, vm_image, vm_notes
 from infra.providers.local.node import (
     Cable,
     Node,
@@ -62,7 +62,7 @@ COMMON = (PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machi
 RECIPE = 1
 """Counted up when what a disk is made with changes in a way that needs nodes to be made anew."""
 
-NOTE, PID, DISK, HOST_KEY, CREDENTIALS = "note.json", "qemu.pid", "disk.qcow2", "host_key", "credentials"
+PID, DISK, HOST_KEY, CREDENTIALS = "qemu.pid", "disk.qcow2", "host_key", "credentials"
 CONSOLE, MONITOR = "console.log", "monitor.sock"
 
 
@@ -70,42 +70,38 @@ def records(stack: str, region: str, pool: str) -> dict[str, dict[str, Any]]:
     """The note of every machine of the pool whose disk was made, by node name."""
     return {
         note["node"]: {**note, "folder": str(folder)}
-        for folder, note in _notes(stack)
+        for folder, note in vm_notes.of_stack(stack)
         if (note.get("region"), note.get("pool")) == (region, pool) and (folder / DISK).exists()
     }
 
 
+def images(stack: str, region: str, pool: str) -> dict[str, str]:
+    """Node name → the folder of the image that its disk is an overlay of; none where that is gone."""
+    noted = {name: record.get("image", "") for name, record in records(stack, region, pool).items()}
+    return {name: image for name, image in noted.items() if image and Path(image, vm_image.BUILD).exists()}
+
+
 def begun(stack: str, region: str, pool: str) -> set[str]:
     """The node names of the pool that have a folder."""
-    return {n["node"] for _, n in _notes(stack) if (n.get("region"), n.get("pool")) == (region, pool)}
+    notes = (note for _, note in vm_notes.of_stack(stack))
+    return {note["node"] for note in notes if (note.get("region"), note.get("pool")) == (region, pool)}
 
 
 def standing(stack: str) -> list[str]:
     """Every machine of a stack, also half-made ones: the node's name, or the folder's where no note is."""
-    return [note.get("node", folder.name) for folder, note in _notes(stack)]
+    return [note.get("node", folder.name) for folder, note in vm_notes.of_stack(stack)]
 
 
 def running(stack: str) -> set[str]:
     """The node names of a stack's machines that run."""
-    return {note["node"] for folder, note in _notes(stack) if note and daemons.processes(folder / PID)}
+    notes = vm_notes.of_stack(stack)
+    return {note["node"] for folder, note in notes if note and daemons.processes(folder / PID)}
 
 
 def remove_all(stack: str) -> None:
     """Remove every machine of a stack; their cables go with the regions' namespaces."""
     daemons.stop_all(names.vms_dir(stack))
     shutil.rmtree(names.vms_dir(stack), ignore_errors=True)
-
-
-def _notes(stack: str) -> list[tuple[Path, dict[str, Any]]]:
-    return [(folder, _read_note(folder)) for folder in sorted(names.vms_dir(stack).glob("*"))]
-
-
-def _read_note(folder: Path) -> dict[str, Any]:
-    try:
-        note = json.loads((folder / NOTE).read_text())
-    except (OSError, ValueError):  # killed before the note was written
-        return {}
-    return note if isinstance(note, dict) else {}
 
 
 def state(name: str, record: dict[str, Any]) -> NodeState:
@@ -125,7 +121,7 @@ def state(name: str, record: dict[str, Any]) -> NodeState:
 def remove(stack: str, name: str) -> None:
     """Stop a machine as if unplugged, and remove its folder and its cables."""
     folder = names.vm_dir(stack, name)
-    region = _read_note(folder).get("region", "")
+    region = vm_notes.read(folder).get("region", "")
     daemons.stop_all(folder)
     with netns.locked():
         unplug(stack, region, name)
@@ -144,7 +140,7 @@ def bring_up(node: Node, record: dict[str, Any] | None) -> None:
         remove(node.stack, node.name)
         _make(node, folder)
     changed = _hand_in(node, folder)
-    command = _command(node, folder, _read_note(folder)["instance"])
+    command = _command(node, folder, vm_notes.read(folder)["instance"])
     if changed or not daemons.running(folder / PID, command):
         _shut_down(folder)
     with netns.locked():
@@ -173,9 +169,10 @@ def _make(node: Node, folder: Path) -> None:
         "urn": node.urn,
         "checkout": str(names.CHECKOUT),
         "definition": _definition(node),
+        "image": node.image,
         "instance": str(uuid4()),
     }
-    (folder / NOTE).write_text(json.dumps(note))
+    (folder / vm_notes.FILE).write_text(json.dumps(note))
     key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", node.name, "-f", str(folder / HOST_KEY)]
     run(key, hint="install openssh-client")
     part = folder / f"{DISK}.part"

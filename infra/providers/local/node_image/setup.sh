@@ -16,6 +16,8 @@ systemctl mask --quiet \
 # The provider gives a node its address, and podman its resolv.conf.
 systemctl mask --quiet systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service \
   systemd-resolved.service
+# A virtual machine's image takes these away again, and leaves what roles have masked in a baked one.
+find /etc/systemd/system -maxdepth 1 -lname /dev/null >/usr/lib/causeway-node-masks
 
 # Settings below /proc/sys are the host's, except those of the node's own network namespace. Read-only, a role finds
 # out that the kernel will not take one; writable, it would change the host without anybody noticing.

@@ -4,10 +4,11 @@
 set -eu
 
 # What setup.sh keeps from a container, a machine has to itself.
-find /etc/systemd/system -maxdepth 1 -lname /dev/null -delete
+xargs rm </usr/lib/causeway-node-masks
 find /etc/sysctl.d -lname /dev/null -delete
 systemctl disable --quiet host-sysctl-guard.service
-rm /etc/systemd/system/host-sysctl-guard.service /etc/systemd/system.conf.d/10-container-node.conf \
+rm /usr/lib/causeway-node-masks /etc/systemd/system/host-sysctl-guard.service \
+  /etc/systemd/system.conf.d/10-container-node.conf \
   /etc/systemd/journald.conf.d/10-container-node.conf
 
 # The provider names the interfaces and addresses the first one, by credentials that networkd's generator reads.

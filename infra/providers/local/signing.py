@@ -1,0 +1,72 @@
+"""Signatures of images, made and checked by `ssh-keygen -Y`: a machine that has OpenSSH needs nothing else.
+
+The key is this machine's own, made at the first build, or the one that `CAUSEWAY_IMAGE_KEY` names: a private
+key's file, or a public one's (`….pub`) whose private half an agent has.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from infra.errors import CausewayError
+from infra.process import run
+from infra.providers.local import image
+
+GIVEN = "CAUSEWAY_IMAGE_KEY"
+NAMESPACE = "causeway-image"
+"""What a signature is for: one over anything else is none here."""
+SIGNER = "causeway"
+SUFFIX = ".sig"
+COMMENT = "causeway images"
+OPENSSH = "install openssh-client"
+
+
+def key_file() -> Path:
+    """The file of the key that signs."""
+    given = os.environ.get(GIVEN)
+    return Path(given).expanduser() if given else image.images_dir() / "signing_key"
+
+
+def public_file() -> Path:
+    """The file of the key that is checked against."""
+    key = key_file()
+    return key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
+
+
+def require_key() -> None:
+    """Make this machine's key where it has none. CausewayError where a given one is not there."""
+    key = key_file()
+    if os.environ.get(GIVEN):
+        for file in {key, public_file()}:
+            if not file.is_file():
+                raise CausewayError(f"{GIVEN} names {key}, and there is no {file}", "make it by ssh-keygen")
+    elif not (key.exists() and public_file().exists()):
+        key.unlink(missing_ok=True)  # of a run that was killed between the two
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", COMMENT, "-f", str(key)], hint=OPENSSH)
+
+
+def sign(file: Path) -> None:
+    """Write the signature beside a file. CausewayError where the key cannot be used without a question."""
+    require_key()
+    Path(f"{file}{SUFFIX}").unlink(missing_ok=True)
+    run(
+        ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key_file()), "-n", NAMESPACE, str(file)],
+        env={"SSH_ASKPASS_REQUIRE": "never"},
+        hint="a key with a passphrase is used through an agent: name its .pub file, and `ssh-add` the key",
+    )
+
+
+def is_signed(file: Path) -> bool:
+    """Whether a file has a signature beside it that the key has made over what it says now."""
+    signature = Path(f"{file}{SUFFIX}")
+    if not (signature.is_file() and public_file().is_file()):
+        return False
+    with tempfile.NamedTemporaryFile("w", suffix=".signers") as signers:
+        signers.write(f"{SIGNER} {public_file().read_text()}")
+        signers.flush()
+        words = (*("-f", signers.name), *("-I", SIGNER), *("-n", NAMESPACE), *("-s", str(signature)))
+        try:
+            run(["ssh-keygen", "-Y", "verify", *words], stdin=file.read_text())
+        except CausewayError:
+            return False
+    return True
