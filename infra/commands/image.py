@@ -13,12 +13,14 @@ from infra.checks import load, require_valid
 from infra.commands import up
 from infra.commands.arguments import DEFAULT_STACK, declaration_of
 from infra.components import replacing
+from infra.components.access_key import SshKeyLifecycle
 from infra.components.holding import consent
 from infra.components.inventory_files import standing_contract
 from infra.errors import BadInputError, CausewayError, ExitCode
+from infra.ground import ssh
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
-from infra.images import build
+from infra.images import build, netboot
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.providers.local import baked, signing
@@ -41,6 +43,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     rolled.add_argument(
         "--at-once", type=_count, default=1, metavar="N", help="nodes that are away together (default: 1)"
+    )
+    exported = commands.add_parser("export", help="write what a machine boots a pool's image from by network")
+    _add_pool(exported)
+    exported.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder")
+    exported.add_argument("--url", required=True, help="where machines will find it: http://HOST/PATH")
+    exported.add_argument(
+        "--key", type=Path, metavar="FILE", help="public key that gets in as root (default: the stack's)"
     )
     verified = commands.add_parser("verify", help="hold all of an image against what was signed")
     verified.add_argument("image", metavar="IMAGE")
@@ -71,7 +80,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         return _build(arguments)
     if arguments.what == "rollout":
         return _roll_out(arguments)
-    if arguments.what == "verify":
+    if arguments.what == "export":
+        _export(arguments)
+    elif arguments.what == "verify":
         _verify(arguments.image)
     elif arguments.what == "list":
         _list(as_json=arguments.json)
@@ -134,6 +145,21 @@ def _roll_out(arguments: argparse.Namespace) -> ExitCode:
         up.stand_up(stack)
     print(f"all {len(todo)} nodes are made anew, from image {image.name}")
     return ExitCode.OK
+
+
+def _export(arguments: argparse.Namespace) -> None:
+    pool, stack, folder = arguments.pool, arguments.stack, arguments.folder.absolute()
+    key = arguments.key or SshKeyLifecycle.path(stack).with_suffix(".pub")
+    text = key.read_text(errors="replace") if key.is_file() else ""
+    if len(text.splitlines()) != 1 or not ssh.PUBLIC_KEY.match(text):
+        raise BadInputError(
+            f"{key} holds no public key, one line as in `ssh-ed25519 AAAA…`",
+            hint=f"causeway doctor {stack} makes the stack's own; --key names another one",
+        )
+    image = replacing.image_of(_contract(stack), pool)
+    netboot.export(image, folder, arguments.url, text, _say)
+    print(f"image {image.name} of the pool {pool}, for machines that boot by network: {folder}")
+    print(f"have a web server hand it out there, and iPXE run {arguments.url.rstrip('/')}/{netboot.IPXE}")
 
 
 def _verify(name: str) -> None:

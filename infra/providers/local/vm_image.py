@@ -13,6 +13,7 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
+from typing import Literal
 from uuid import uuid4
 
 from infra.errors import CausewayError
@@ -20,7 +21,7 @@ from infra.process import run
 from infra.providers.local import image
 from infra.providers.local.baked import Baked, unpack
 
-RECIPE = image.RECIPE / "vm.sh"
+RECIPE = image.RECIPE / "machine.sh"
 DISK_GIB = 16
 """Size of a node's disk; it takes what the node writes."""
 KERNEL, INITRD, ROOT, BUILD = "vmlinuz", "initrd", "root.ext4", "build"
@@ -60,24 +61,30 @@ def ensure_image(progress: image.Progress, baked: Baked | None = None) -> Path:
 
 
 def _build(base: Path, folder: Path) -> None:
+    root = with_kernel(base, "vm", folder)
+    disk = folder / ROOT
+    run(["truncate", f"--size={DISK_GIB}G", str(disk)])
+    run([*FILE_SYSTEM, "-d", str(root), str(disk)], timeout_s=image.BUILD_LIMIT_S)
+    shutil.rmtree(root)
+    (folder / BUILD).write_text(uuid4().hex)
+
+
+def with_kernel(base: Path, form: Literal["vm", "netboot"], folder: Path) -> Path:
+    """Unpack a root (a tar file) into a folder and add a kernel, which lies beside it; the root's path."""
     root = folder / "root"
     quoted = shlex.quote(str(base))
     command = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=custom", "--format=directory"),
         "--skip=update,cleanup/apt",
         f"--setup-hook=mmtarfilter '--path-exclude=/dev/*' < {quoted} | tar -C \"$1\" -x --warning=none",
-        f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(RECIPE))}',
+        f'--customize-hook=chroot "$1" sh -s {form} < {shlex.quote(str(RECIPE))}',
         *("", str(root)),
     ]
     hint = "check that http://deb.debian.org/debian/ answers"
     run(command, hint=hint, timeout_s=image.BUILD_LIMIT_S, env={"TMPDIR": str(image.SCRATCH)})
     for name, link in ((KERNEL, "vmlinuz"), (INITRD, "initrd.img")):
         shutil.copy(root / (root / link).readlink(), folder / name)
-    disk = folder / ROOT
-    run(["truncate", f"--size={DISK_GIB}G", str(disk)])
-    run([*FILE_SYSTEM, "-d", str(root), str(disk)], timeout_s=image.BUILD_LIMIT_S)
-    shutil.rmtree(root)
-    (folder / BUILD).write_text(uuid4().hex)
+    return root
 
 
 def main() -> int:

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Runs inside the root of a container node's image and turns it into a machine's: a kernel of its own, and nothing held
+# back for the sake of a host. vm_image.py hashes this file, so a change here makes a new image.
+# Argument: `vm` for a disk of a virtual machine, `netboot` for what any machine boots from the network.
+set -eu
+form=$1
+
+# What setup.sh keeps from a container, a machine has to itself.
+xargs rm </usr/lib/causeway-node-masks
+find /etc/sysctl.d -lname /dev/null -delete
+systemctl disable --quiet host-sysctl-guard.service
+rm /usr/lib/causeway-node-masks /etc/systemd/system/host-sysctl-guard.service \
+  /etc/systemd/system.conf.d/10-container-node.conf \
+  /etc/systemd/journald.conf.d/10-container-node.conf
+
+# The provider names the interfaces and addresses the first one, by credentials that networkd's generator reads.
+systemctl enable --quiet systemd-networkd.service
+
+mkdir -p /etc/initramfs-tools/conf.d
+if [ "$form" = vm ]; then
+  # Only what it takes to find the root file system: unpacking an initramfs of all drivers costs seconds at every boot.
+  printf 'MODULES=list\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
+  printf '%s\n' virtio_pci virtio_blk ext4 >/etc/initramfs-tools/modules
+  printf '/dev/vda / ext4 defaults,errors=remount-ro 0 1\n' >/etc/fstab
+  loader=
+else
+  # Any machine's drivers, and what fetches a squashfs and puts a file system in memory over it.
+  printf 'MODULES=most\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
+  printf '[Match]\nType=ether\nKind=!*\n[Network]\nDHCP=yes\n' >/etc/systemd/network/90-dhcp.network
+  loader='live-boot live-boot-initramfs-tools busybox'
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+install="apt-get install --yes --quiet=2 --no-install-recommends -o Dpkg::Options::=--force-unsafe-io
+  linux-image-amd64 initramfs-tools zstd $loader"
+# The lists in the image may be older than the mirror.
+$install || { apt-get update --quiet=2 && $install; }
+rm -f /var/cache/apt/archives/*.deb
+# Where every instruction is emulated, working this out anew takes a quarter of a minute in each node.
+apt-cache --quiet=2 gencaches
+# What mmdebstrap copies from the host; a node gets its own at its first boot.
+rm -f /etc/hostname /etc/resolv.conf
