@@ -102,6 +102,7 @@ SURROUNDINGS = (
     " && ln -s /usr/lib/systemd/system/debug-shell.service /etc/systemd/system/sysinit.target.wants/",
     "ln -s /dev/null /etc/systemd/system/logrotate.timer",
     "systemctl set-environment SSLKEYLOGFILE=/tmp/keys",
+    "echo 'import os' > /usr/lib/python3/dist-packages/stranger.pth",
 )  # fmt: skip
 """Ways to change what every boot, login and program goes by; no role governs any of them."""
 
@@ -226,6 +227,12 @@ DRIFTS = {
             "ip -6 address add 2001:db8::77/128 dev lo",
             XDP,
         )),
+        *(("interfaces", "all", command) for command in (
+            "ip link add odd0 type bridge",
+            "ip link set dev eth0 txqueuelen 77",
+            "sysctl -qw net.ipv4.conf.eth0.proxy_arp=1",
+            "sysctl -qw net.ipv4.icmp_echo_ignore_all=1",
+        )),
         *(("surroundings", "all", command) for command in SURROUNDINGS),
         ("programs", "all", f"printf y | dd of=/usr/bin/clear bs=1 seek=9000 conv=notrunc && {LOOK}"),
         *(("folders", "all", command) for command in (
@@ -279,6 +286,7 @@ PARTS = {
     (B, "package", "unattended-upgrades"): {"installed"},
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
     (C, "traffic", "all"): {"rules", "routes", "queues", "addresses", "neighbours", "programs"},
+    (C, "interfaces", "all"): {"links", "settings"},
     (C, "folders", "all"): {"folders", "mounts"},
     (C, "surroundings", "all"): {
         *("logins", "libraries", "names", "packages", "boot", "policy", "hooks", "jobs", "daemons"),
@@ -304,6 +312,12 @@ ADDED = (
         "2001:db8::77/128 dev lo",
         "xdp dev lo",
     )),
+    *((C, "interfaces", "all", line) for line in (
+        "odd0 bridge",
+        "eth0 txqueuelen 77",
+        "net/ipv4/conf/eth0/proxy_arp 1",
+        "net/ipv4/icmp_echo_ignore_all 1",
+    )),
     *((C, "folders", "all", line) for line in (
         "/usr/local/lib 0777 root root",
         "/etc/chrony 0755 daemon root",
@@ -317,6 +331,7 @@ ADDED = (
         "/root/.bash_login ",
         "/etc/update-motd.d/99-stranger ",
         "/etc/ld.so.conf.d/00-stranger.conf ",
+        "/usr/lib/python3/dist-packages/stranger.pth ",
         "/etc/apt/sources.list.d/stranger.list ",
         "/etc/apt/preferences.d/stranger ",
         "/etc/apt/trusted.gpg.d/stranger.asc ",

@@ -248,7 +248,7 @@ def test_a_converge_blesses_none_of_it() -> None:
 
 
 def test_looks_that_list_the_rest_are_told_what_roles_have() -> None:
-    kinds = ("file", "link", "directory", "unit", "mount", "user", "nft", "authorized_keys")
+    kinds = ("file", "link", "directory", "unit", "mount", "user", "nft", "sysctl", "authorized_keys")
     assert known_keys((kind, "k") for kind in kinds) == {kind: ["k"] for kind in kinds}
 
 
@@ -259,3 +259,18 @@ def test_a_file_that_was_there_before_is_named_and_stays() -> None:
     for line in ("/etc/nsswitch.conf 2", "/etc/gai.conf 2"):
         surroundings.KINDS[0].undo(found, "names", line, manifest)
     assert found.added == ["/etc/gai.conf"]
+
+
+def test_what_python_runs_before_any_program_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "lib" / "python3.13" / "dist-packages"
+    folder.mkdir(parents=True)
+    (tmp_path / "lib" / "perl").mkdir()
+    for name in ("x.pth", "x.py", "usercustomize.py"):
+        (folder / name).touch()
+    (tmp_path / "set").touch()
+    (folder / "sitecustomize.py").symlink_to(tmp_path / "set")
+    monkeypatch.setattr(surroundings, "PYTHONS", ((f"{tmp_path}/lib", "/dist-packages"), ("/nowhere", "")))
+    expected = [folder / "usercustomize.py", folder / "x.pth", tmp_path / "set"]
+    assert surroundings.pythons_first() == sorted(map(str, expected))

@@ -68,6 +68,7 @@ KINDS = (
         look_at_sysctl,
         {"live": is_text, "kept": is_text},
         modules={"ansible.posix.sysctl": sysctl},
+        knows_others=True,
         stands_alone=True,
     ),
     program(  # what the next boot sets, from all files that it reads (sysctl.d(5))

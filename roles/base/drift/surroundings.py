@@ -91,6 +91,13 @@ DIVERSIONS, ALTERNATIVES = "/var/lib/dpkg/diversions", "/var/lib/dpkg/alternativ
 CHOSEN = "/etc/alternatives"
 CERTIFICATES, BUNDLE = "/etc/ssl/certs", "ca-certificates.crt"
 CERTIFICATE_SOURCES = ("/usr/share/ca-certificates/", "/usr/local/share/ca-certificates/")
+PYTHONS = (
+    ("/usr/lib", ""),
+    ("/usr/lib", "/dist-packages"),
+    ("/usr/local/lib", "/dist-packages"),
+    (f"{ROOTS_HOME}/.local/lib", "/site-packages"),
+)
+"""Where folders of Python's versions are, and what in them it goes through as it starts."""
 RESOLVER, MANAGER = "/run/systemd/resolve/netif", "/run/NetworkManager"
 PASSING = ("LANG", "LC_", "container", "TERM", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "XDG_", "RD_")
 """How variables of systemd begin that the boot or the locale gives it."""
@@ -99,6 +106,7 @@ PASSING = ("LANG", "LC_", "container", "TERM", "HOME", "USER", "LOGNAME", "SHELL
 def look_at_surroundings(node: Look, key: str, how: How) -> Found:
     """Each list of what was added, by what it changes."""
     found = {what: strange_files(node, starts) for what, starts in SURROUNDING_FILES.items()}
+    found["libraries"] += filed(node, pythons_first())
     found["names"] += told_of_names()
     found["packages"] += diverted() + chosen()
     found["trust"] += strange_certificates()
@@ -118,6 +126,23 @@ def strange_files(node: Look, starts: tuple[str, ...]) -> list[str]:
     own = own_paths(node)
     found = [f"{path} ->{target}" for path, target in links.items() if target and path not in own]
     return found + filed(node, [path for path in paths if path not in links])
+
+
+def pythons_first() -> list[str]:
+    """Files that Python runs before any program of its (site.py): of root's, as most of a node's are."""
+    tops = [
+        f"{top}/{name}{inner}"
+        for top, inner in PYTHONS
+        for name in (os.listdir(top) if os.path.isdir(top) else ())
+        if name.startswith("python3")
+    ]
+    found = {
+        os.path.realpath(f"{top}/{name}")  # a package may have its own among its settings
+        for top in tops
+        for name in (os.listdir(top) if os.path.isdir(top) else ())
+        if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py")
+    }
+    return sorted(found)
 
 
 def is_a_persons(node: Look, path: str) -> bool:

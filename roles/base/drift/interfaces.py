@@ -1,0 +1,182 @@
+"""interfaces: what somebody made or set live beside what the roles govern: links, and settings of the kernel.
+
+A link that was there at the first seal is known, and so is each setting, with its value. What a role governs
+by a task counts there, and not here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from infra.drift.kind import Claim, Found, How, added, is_list
+from infra.drift.kinds.known import Known, with_known
+from infra.drift.looks import Look
+from infra.drift.node import text_of
+from roles.base.drift.traffic import (
+    EPHEMERAL,
+    GET_LINK,
+    OVERLAYS,
+    ROUTE,
+    attributes_of,
+    dumped,
+    ending,
+    is_tunnel,
+    value,
+)
+
+if TYPE_CHECKING:
+    from infra.drift.findings import Difference
+    from infra.drift.manifest import Entry, Manifest
+    from infra.drift.merge import HostSeal, Turn
+    from infra.drift.repair import Obstacles
+
+NAME, MASTER, QUEUE_LENGTH, INFO = 3, 10, 13, 18
+"""Attributes of a link (linux/if_link.h); of the last one the first is its kind."""
+OF_ENGINES = ("podman", "virbr", "lxd", "lo")
+"""How more links begin of containers and virtual machines, and the one that every node has."""
+OF_MODULES = frozenset(
+    ("sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0", "teql0")
+)
+"""Links that a module of the kernel makes as it is loaded (net.core.fb_tunnels_only_for_init_net)."""
+TOP = "/proc/sys"
+OF_AN_INTERFACE = (
+    *(f"ipv4/conf/{{}}/{x}" for x in ("rp_filter", "secure_redirects", "send_redirects", "accept_local")),
+    *(f"ipv4/conf/{{}}/{x}" for x in ("accept_source_route", "proxy_arp", "arp_ignore", "arp_announce")),
+    *(f"ipv4/conf/{{}}/{x}" for x in ("route_localnet", "src_valid_mark", "disable_policy")),
+    *(f"ipv6/conf/{{}}/{x}" for x in ("accept_redirects", "accept_source_route", "proxy_ndp")),
+)
+"""Settings by which packets take other ways. Not `forwarding`: an engine of containers sets it."""
+OF_THE_KERNEL = (
+    *(f"net/ipv4/{x}" for x in ("tcp_sack", "tcp_timestamps", "tcp_window_scaling", "tcp_syncookies")),
+    *(f"net/ipv4/{x}" for x in ("tcp_ecn", "tcp_retries2", "tcp_fin_timeout", "tcp_keepalive_time")),
+    *(f"net/ipv4/{x}" for x in ("ip_local_port_range", "ip_default_ttl", "icmp_echo_ignore_all")),
+    *(f"net/ipv4/{x}" for x in ("ip_nonlocal_bind", "ip_unprivileged_port_start", "ping_group_range")),
+    *(f"net/core/{x}" for x in ("somaxconn", "netdev_max_backlog", "netdev_budget", "busy_poll")),
+    *(f"net/netfilter/nf_conntrack_{x}" for x in ("max", "tcp_loose", "tcp_timeout_established")),
+    *(f"kernel/{x}" for x in ("core_pattern", "modprobe", "randomize_va_space", "panic", "panic_on_oops")),
+    *(f"kernel/{x}" for x in ("sysrq", "kptr_restrict", "dmesg_restrict", "unprivileged_bpf_disabled")),
+    *(f"kernel/{x}" for x in ("yama/ptrace_scope", "perf_event_paranoid", "numa_balancing")),
+    *(f"vm/{x}" for x in ("swappiness", "overcommit_memory", "overcommit_ratio", "max_map_count")),
+    *(f"vm/{x}" for x in ("zone_reclaim_mode", "dirty_ratio", "dirty_background_ratio", "panic_on_oom")),
+    *(f"fs/{x}" for x in ("suid_dumpable", "protected_symlinks", "protected_hardlinks")),
+)
+"""Settings that decide over speed and safety and that nothing but somebody changes."""
+
+
+def look_at_interfaces(node: Look, key: str, how: How) -> Found:
+    """Links that somebody made, and settings of links and of the kernel, each with its value."""
+    links = {ending(has[NAME]): has for has in links_there() if NAME in has}
+    others = (*OF_ENGINES, *EPHEMERAL, *OVERLAYS)
+    lasting = {name: has for name, has in links.items() if not name.startswith(others)}
+    made = [f"{name} {kind}" for name, has in lasting.items() if (kind := kind_of(name, has))]
+    return with_known(node, {"links": made, "settings": of_known(node, setting_lines(node, lasting, links))})
+
+
+def links_there() -> list[dict[int, bytes]]:
+    """The attributes of each link, with its number as the first of them."""
+    heads = dumped(ROUTE, GET_LINK, bytes(16))
+    return [{0: data[4:8], **attributes_of(data[16:])} for _, data in heads]
+
+
+def kind_of(name: str, has: dict[int, bytes]) -> str:
+    """What a link is that somebody made; empty for hardware, one end of a pair, and a tunnel of a role's."""
+    kind = ending(attributes_of(has.get(INFO, b"")).get(1, b""))
+    return "" if kind == "veth" or name in OF_MODULES or is_tunnel(name) else kind
+
+
+def setting_lines(
+    node: Look, lasting: dict[str, dict[int, bytes]], links: dict[str, dict[int, bytes]]
+) -> list[str]:
+    """A line for each setting that is this node's to have, and that no role governs."""
+    names = {value(has[0]): name for name, has in links.items()}
+    found = []
+    for name, has in lasting.items():
+        found.append(f"{name} txqueuelen {value(has[QUEUE_LENGTH]) if QUEUE_LENGTH in has else 0}")
+        found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
+    return found + sysctl_lines(node, ("all", "default", *lasting))
+
+
+def sysctl_lines(node: Look, names: tuple[str, ...]) -> list[str]:
+    """A line for each of these links' settings, and the kernel's; what a node cannot write is its host's."""
+    own = {str(key).replace(".", "/") for key in node.keys_of("sysctl")}
+    paths = [*(f"net/{path.format(name)}" for path in OF_AN_INTERFACE for name in names), *OF_THE_KERNEL]
+    return [
+        f"{path} {' '.join(text_of(f'{TOP}/{path}', '').split())}"
+        for path in paths
+        if path.replace(".", "/") not in own and os.access(f"{TOP}/{path}", os.W_OK)
+    ]
+
+
+def of_known(node: Look, lines: list[str]) -> list[str]:
+    """Those of settings that were sealed: with a new link, or a module, come its own."""
+    sealed = keys_of(node.want.get("settings") or ())
+    return [line for line in lines if key_of(line) in sealed or node.mode == "seal"]
+
+
+def key_of(line: str) -> str:
+    """What has a value: a path below /proc/sys, or a link and what it has."""
+    head = line.partition(" ")[0]
+    return head if "/" in head else " ".join(line.split()[:2])
+
+
+def keys_of(lines: object) -> set[str]:
+    """The keys of these lines."""
+    return {key_of(str(line)) for line in lines} if isinstance(lines, (list, tuple)) else set()
+
+
+# On the controller
+
+
+class Interfaces(Known):
+    """Links that nobody but the roles may add, settings that nobody but they may change."""
+
+    def following(self, claim: Claim) -> Iterator[Claim]:
+        """Every node has a name, and settings."""
+        if claim.kind == "hostname":
+            yield Claim("interfaces", "all")
+
+    def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
+        """A setting of what was not there before is sealed as it is; one that a role governs is not here."""
+        now, known = entry.want.get("settings") or [], keys_of(before.want.get("settings"))
+        if "settings" in before.want and "settings" in entry.want:
+            kept = [line for line in before.want["settings"] or () if key_of(line) in keys_of(now)]
+            new = [line for line in now if key_of(line) not in known]
+            before = before.model_copy(update={"want": {**before.want, "settings": sorted({*kept, *new})}})
+        return super().settled(run, before, entry, turn)
+
+    def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
+        """A link, with the command that takes it away; a setting, with the one that takes it back."""
+        sealed = {key_of(line): line for line in map(str, difference.expected.get("settings") or ())}
+        for line in added(difference, "links") if "links" in difference.found else ():
+            name = line.split()[0]
+            found.undo(f"link {name}", "ip", "link", "delete", "dev", name)
+        for line in added(difference, "settings") if "settings" in difference.found else ():
+            self.set_back(found, line, sealed[key_of(line)])
+
+    def set_back(self, found: Obstacles, line: str, before: str) -> None:
+        """Note the command that makes a setting what it was BEFORE, as a line."""
+        words, key = line.split(), key_of(line)
+        old = before[len(key) + 1 :]
+        said = f"setting {line} in place of {old}"
+        if "/" in key:
+            found.undo(said, "sysctl", "--quiet", "--write", f"{key}={old}")
+        elif words[1] == "master":
+            found.undo(said, *LINK_SET, words[0], *(("nomaster",) if old == "-" else ("master", old)))
+        else:
+            found.undo(said, *LINK_SET, words[0], words[1], old)
+
+
+LINK_SET = ("ip", "link", "set", "dev")
+KINDS = (
+    Interfaces(
+        "interfaces",
+        look_at_interfaces,
+        {"links": is_list, "settings": is_list},
+        always=("links", "settings"),
+        never_none=("links", "settings"),
+        said={"links": "link", "settings": "setting"},
+        stands_alone=True,
+    ),
+)

@@ -1,0 +1,100 @@
+"""Links that somebody made, and settings that somebody changed live."""
+
+import subprocess
+
+import pytest
+
+from infra.drift.kinds import KINDS
+from roles.base.drift import interfaces
+from tests.unit.test_drift_known import NET_ADMIN
+from tests.unit.test_drift_live import look
+from tests.unit.test_drift_repair import plan_for
+from tests.unit.test_drift_seal import checkout as checkout
+from tests.unit.test_drift_surroundings import sealed_again
+
+LOOKING = (
+    "import infra.drift.kinds;from infra.drift.looks import Look;"
+    "from roles.base.drift.interfaces import look_at_interfaces as look;"
+    "print(*sum(look(Look('', 'seal', []), 'all', {}).values(), []), sep=chr(10))"
+)
+CHANGES = {
+    "a link": ("links", "", "ip link add odd0 type bridge", "odd0 bridge"),
+    "a setting of a link": (
+        "settings",
+        "net/ipv4/conf/lan0/rp_filter 0",
+        "sysctl --quiet --write net/ipv4/conf/lan0/rp_filter=1",
+        "net/ipv4/conf/lan0/rp_filter 1",
+    ),
+    "a setting of two values": (
+        "settings",
+        "net/ipv4/ip_local_port_range 32768 60999",
+        "sysctl --quiet --write 'net.ipv4.ip_local_port_range=1024 2000'",
+        "net/ipv4/ip_local_port_range 1024 2000",
+    ),
+    "a queue": ("settings", "lan0 txqueuelen 1000", "ip link set dev lan0 txqueuelen 9", "lan0 txqueuelen 9"),
+    "a bridge": (
+        "settings",
+        "lan0 master -",
+        "ip link add lan1 type bridge; ip link set dev lan0 master lan1",
+        "lan0 master lan1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_somebody_did_is_read_from_the_kernel_and_undone(what: str) -> None:
+    """In a network of its own, by the programs that an administrator would use."""
+    aspect, before, command, after = CHANGES[what]
+    sealed = [before] if before else []
+    (undo,) = plan_for("interfaces", "all", {aspect: sealed}, {aspect: [*sealed, after]}).obstacles.undone
+    python = f'python3 -c "{LOOKING}"'
+    argv = " ".join(f"'{word}'" for word in undo["argv"])
+    script = f"""set -e; mount --types sysfs sysfs /sys; mount --types proc proc /proc
+        ip link add lan0 txqueuelen 1000 type veth peer name lan9
+        sysctl --quiet --write net/ipv4/conf/lan0/rp_filter=0
+        {python} >/tmp/one; {command}; {python} >/tmp/two; {argv}; {python} >/tmp/three
+        for file in one two three; do cat /tmp/$file; echo ==; done"""
+    inner = ["sh", "-c", f"mount --types tmpfs tmpfs /tmp; {script}"]
+    said = subprocess.run(
+        [*NET_ADMIN, "--mount", "--pid", "--fork", *inner], stdout=subprocess.PIPE, text=True, check=True
+    )
+    first, second, third = (set(part.splitlines()) - {""} for part in said.stdout.split("==\n")[:3])
+    assert (before in first) == bool(before)
+    assert after in second - first
+    assert after not in third
+    assert third >= first
+
+
+def test_what_comes_with_a_new_link_is_sealed_and_a_changed_setting_is_not() -> None:
+    old = {"settings": ["eth0 txqueuelen 1000"], "links": []}
+    now = [*old["settings"], "eth0 txqueuelen 7", "wan0 txqueuelen 500", "net/ipv4/tcp_sack 0"]
+    want, said = sealed_again("interfaces", old, {"settings": now, "links": ["odd0 dummy"]})
+    assert want["settings"] == ["eth0 txqueuelen 1000", "net/ipv4/tcp_sack 0", "wan0 txqueuelen 500"]
+    assert want.keys() == KINDS["interfaces"].aspects.keys()
+    assert want["links"] == []
+    assert "eth0 txqueuelen 7" in "".join(said)
+    assert "wan0" not in "".join(said)
+    assert "odd0" in "".join(said)
+
+
+def test_settings_count_where_they_were_sealed() -> None:
+    lines = ["eth0 txqueuelen 7", "wan0 txqueuelen 7", "net/ipv4/tcp_sack 0"]
+    assert interfaces.of_known(look(settings=["eth0 txqueuelen 1000"]), lines) == lines[:1]
+    assert interfaces.of_known(look("seal"), lines) == lines
+
+
+def test_links_of_containers_and_tunnels_of_roles_are_nobodys_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interfaces, "is_tunnel", lambda name: name == "wg-tokyo")
+
+    def info(kind: str) -> dict[int, bytes]:
+        text = kind.encode() + b"\0"
+        size = len(text) + 4
+        part = size.to_bytes(2, "little") + (1).to_bytes(2, "little") + text
+        return {interfaces.INFO: part + bytes(-len(part) % 4)}
+
+    assert interfaces.kind_of("odd0", info("dummy")) == "dummy"
+    assert interfaces.kind_of("eth0", {}) == ""
+    assert interfaces.kind_of("wan0", info("veth")) == ""
+    assert interfaces.kind_of("wg-tokyo", info("wireguard")) == ""
+    assert interfaces.kind_of("wg-office", info("wireguard")) == "wireguard"
+    assert interfaces.kind_of("sit0", info("sit")) == ""
