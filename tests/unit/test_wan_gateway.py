@@ -102,7 +102,10 @@ CONFIG = {
     ],
     "gateways": ["10.81.0.12"],
 }
-ESTABLISHED = {"state": "Established", "pfxRcd": 1, "peerUptimeEstablishedEpoch": 1764091234}
+ESTABLISHED = {
+    **{"state": "Established", "pfxRcd": 1, "peerUptimeEstablishedEpoch": 1764091234},
+    "connectionsDropped": 3,
+}
 LABELS = {
     "100.100.0.2": 'link="sea",peer="100.100.0.2"',
     "100.101.0.2": 'link="tunnel",peer="100.101.0.2"',
@@ -154,6 +157,7 @@ def test_what_frr_says_of_each_neighbour(gateway: ModuleType) -> None:
     assert found["bgp_up"] == found["bfd_up"] == {sea: 1, tunnel: 0, mate: 0}, "an unknown one is gone"
     assert found["bgp_prefixes"] == {sea: 1, tunnel: 0}
     assert found["bgp_changed_timestamp_seconds"] == {sea: 1764091234}
+    assert found["bgp_drops_total"] == {sea: 3}
     text = "\n".join(gateway.exposition(gateway.told(LABELS, bgp, bfd), 1.0))
     assert f"causeway_wan_bgp_changed_timestamp_seconds{{{sea}}} 1764091234\n" in text, "to the second"
 

@@ -265,6 +265,8 @@ def told(wanted: dict[str, str], bgp: Any, bfd: Any) -> Metrics:
         found.append(("bgp_up", of, float(session.get("state") == "Established")))
         found.append(("bfd_up", of, float(peer in alive)))
         prefixes, since = counted(session.get("pfxRcd")), counted(session.get("peerUptimeEstablishedEpoch"))
+        drops = counted(session.get("connectionsDropped"))
+        found += [("bgp_drops_total", of, drops)] if drops is not None else []
         found += [("bgp_prefixes", of, prefixes)] if prefixes is not None else []
         found += [("bgp_changed_timestamp_seconds", of, since)] if since is not None else []
     return found
@@ -287,6 +289,7 @@ HELP = {
     "frr_up": f"1: the daemon answered within {FRR_LIMIT_S} s",
     "bgp_up": "1: the session with a declared neighbour is established",
     "bfd_up": "1: BFD hears a declared neighbour",
+    "bgp_drops_total": "established sessions with a neighbour that were lost since bgpd began",
     "bgp_prefixes": "prefixes that are held from a neighbour",
     "bgp_changed_timestamp_seconds": "when the session was last established or lost; none where it never was",
 }
@@ -296,7 +299,7 @@ def exposition(metrics: Metrics, now: float) -> Iterator[str]:
     """The lines node_exporter reads."""
     for metric, text in HELP.items():
         yield f"# HELP causeway_wan_{metric} {text}"
-        yield f"# TYPE causeway_wan_{metric} gauge"
+        yield f"# TYPE causeway_wan_{metric} {'counter' if metric.endswith('_total') else 'gauge'}"
         for name, labels, value in metrics:
             if name == metric:
                 yield f"causeway_wan_{metric}{{{labels}}} {value:.10g}"

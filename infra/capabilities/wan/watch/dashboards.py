@@ -101,6 +101,7 @@ LINKS = Dashboard(
                 neighbour(f"causeway_wan_bfd_up{{{HERE}}}", "BFD"),
                 neighbour(f"causeway_wan_bgp_prefixes{{{HERE}}}", "prefixes"),
                 neighbour(f"time() - causeway_wan_bgp_changed_timestamp_seconds{{{HERE}}}", "since", "s"),
+                neighbour(f"increase(causeway_wan_bgp_drops_total{{{HERE}}}[1h])", "lost in an hour"),
             ),
             width=24,
             help="As FRR has them; all that are declared, and without a link those of the same region.",
