@@ -31,16 +31,23 @@ def consent(spec: ClusterSpec) -> dict[str, dict[str, Any]]:
     }
 
 
-def no_consent(waiting: Mapping[str, Sequence[str]], why: Mapping[str, Mapping[str, Any]]) -> CausewayError:
-    """What waits, role → hosts, why, and the lines that let it go."""
+GOING = "declared no more, and not taken away without consent", "declare it again, or say so"
+
+
+def no_consent(
+    waiting: Mapping[str, Sequence[str]],
+    why: Mapping[str, Mapping[str, Any]],
+    said: tuple[str, str] = GOING,
+) -> CausewayError:
+    """What waits, role → hosts, why, and the lines that let it go. SAID: what waits there, and what to do."""
     reasons = (f"{role} on {', '.join(hosts)} ({why[role]['why']})" for role, hosts in waiting.items())
     lines = (
         f"{{role: {role}, hosts: [{', '.join(hosts if len(hosts) <= SHOWN_HOSTS else ['all'])}]}}"
         for role, hosts in waiting.items()
     )
     return CausewayError(
-        f"declared no more, and not taken away without consent: {'; '.join(reasons)}",
-        hint=f"declare it again, or say so in the cluster's declaration: leave: [{', '.join(lines)}]",
+        f"{said[0]}: {'; '.join(reasons)}",
+        hint=f"{said[1]} in the cluster's declaration: leave: [{', '.join(lines)}]",
     )
 
 
@@ -103,10 +110,12 @@ def kept_by(contract: Contract) -> dict[str, list[str]]:
     return {role: list(role_hosts(contract, role)) for role in holders()}
 
 
-def require_taken_over(held: Mapping[str, Held], leave: Mapping[str, Mapping[str, Any]]) -> None:
+def require_taken_over(
+    held: Mapping[str, Held], leave: Mapping[str, Mapping[str, Any]], said: tuple[str, str] = GOING
+) -> None:
     """CausewayError where nobody takes over what a role holds, and nobody has let it go."""
     if lost := {role: hosts for role, part in held.items() if (hosts := part.nobody_takes())}:
-        raise no_consent(lost, leave)
+        raise no_consent(lost, leave, said)
 
 
 def drained(stack: str) -> dict[str, set[str]]:

@@ -13,6 +13,7 @@ from infra.images.recipe import recipe_of
 from infra.providers.local import baked, containers, nodes, vm_image, vms
 from infra.providers.local.baked import Baked
 
+ANEW = "not made anew, for nobody takes over what goes with it", "have it stay, or let it go"
 UNMENDED = "nothing was taken away: mend it and run the same command again"
 
 
@@ -28,7 +29,15 @@ def image_of(contract: Contract, pool: str) -> Baked:
 
 
 def of_others(contract: Contract, pool: str, wanted: Baked) -> list[str]:
-    """The standing nodes of a pool that were made from anything else, in the order of the pool."""
+    """The standing nodes of a pool that were made from anything else, in the order of the pool.
+
+    BadInputError for machines that nobody makes here.
+    """
+    if not contract.regions[contract.pools[pool].region].makes_nodes:
+        raise BadInputError(
+            f"the machines of {pool} are not made here",
+            hint=f"causeway image export {pool} writes what they can boot from by network",
+        )
     key = (contract.stack, contract.pools[pool].region, contract.pools[pool].name)
     made_from = containers.images(*key) | vms.images(*key)
     new = {wanted.tag, str(vm_image.image_dir(wanted))}
@@ -43,7 +52,7 @@ def take_away(contract: Contract, going: Sequence[str], leave: Mapping[str, Mapp
     gone.
     """
     held = held_by(contract, going, (), kept_by(contract), leave)
-    require_taken_over(held, leave)
+    require_taken_over(held, leave, ANEW)
     before = drained(contract.stack)
     now = {role: {*before.get(role, ()), *part.handed_over()} for role, part in held.items()}
     remember_drained(contract.stack, now)

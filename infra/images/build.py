@@ -92,7 +92,7 @@ def _only_build(progress: Progress) -> Iterator[None]:
 @contextmanager
 def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[Built]:
     """One build; its folder is gone in the end, whatever came of it."""
-    signing.require_key()
+    signing.require_working_key()
     base = image.ensure_image(progress)
     work = baked.folders() / f".{recipe.name}.part"
     image.require_space(baked.folders(), image.SCRATCH)

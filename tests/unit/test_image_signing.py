@@ -101,14 +101,12 @@ def test_a_key_whose_making_was_cut_short_is_made_anew(manifest: Path) -> None:
 def test_a_given_key_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(signing.GIVEN, str(tmp_path / "none"))
     with pytest.raises(CausewayError, match=f"there is no {tmp_path}/none"):
-        signing.require_key()
+        signing.require_working_key()
 
 
-def test_a_key_with_a_passphrase_asks_nobody(
-    manifest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_with_a_passphrase_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(signing.GIVEN, str(new_key(tmp_path / "locked", "secret")))
     with pytest.raises(CausewayError) as caught:
-        signing.sign(manifest)
+        signing.require_working_key()
     assert "agent" in caught.value.hint
     assert "secret" not in str(caught.value)

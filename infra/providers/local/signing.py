@@ -45,6 +45,14 @@ def require_key() -> None:
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", COMMENT, "-f", str(key)], hint=OPENSSH)
 
 
+def require_working_key() -> None:
+    """CausewayError where `sign` would fail: known before a build, and not after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder, "trial")
+        trial.touch()
+        sign(trial)
+
+
 def sign(file: Path) -> None:
     """Write the signature beside a file. CausewayError where the key cannot be used without a question."""
     require_key()

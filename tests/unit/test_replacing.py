@@ -1,0 +1,94 @@
+"""Which standing nodes a rollout of an image concerns, and in which order one is taken away."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.components import replacing
+from infra.converge.runner import HostResult, RunResult
+from infra.errors import BadInputError, CausewayError
+from infra.ground.contract import Contract
+from infra.providers.local import containers, nodes, vm_image, vms
+from infra.providers.local.baked import Baked
+from tests.unit.test_images import contract
+
+POOL = "tokyo-gpu"
+IMAGE = Baked("0123456789ab", {"pool": POOL, "root": {"sha256": "0" * 64}}, 0.0, signed=True)
+
+
+@pytest.fixture
+def made_from(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Node → the image of its container; filled by the test."""
+    found: dict[str, str] = {}
+    monkeypatch.setattr(containers, "images", lambda *_: found)
+    monkeypatch.setattr(vms, "images", lambda *_: {})
+    return found
+
+
+def test_nodes_of_another_image_are_named_in_order_and_those_that_do_not_stand_are_not(
+    made_from: dict[str, str],
+) -> None:
+    declared = contract(count=12)
+    names = [name for name, host in declared.hosts.items() if host.pool == POOL]
+    made_from |= dict.fromkeys(reversed(names[1:]), "localhost/causeway-node:x")
+    made_from |= {names[2]: IMAGE.tag, names[3]: str(vm_image.image_dir(IMAGE))}
+    assert replacing.of_others(declared, POOL, IMAGE) == [names[1], *names[4:]]
+
+
+@pytest.mark.usefixtures("made_from")
+def test_machines_that_somebody_has_are_not_made_anew() -> None:
+    theirs = contract().model_copy(deep=True)
+    object.__setattr__(theirs.regions["tokyo"], "makes_nodes", False)
+    with pytest.raises(BadInputError, match="not made here"):
+        replacing.of_others(theirs, POOL, IMAGE)
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done, in order, instead of to a real stack."""
+    steps: list[str] = []
+
+    def noted(name: str) -> Any:
+        return lambda *_, **__: steps.append(name)
+
+    monkeypatch.setattr(replacing, "drained", lambda _: {})
+    for name in ("remember_drained", "hand_over", "forget_all"):
+        monkeypatch.setattr(replacing, name, noted(name))
+    monkeypatch.setattr(nodes, "remove", noted("remove"))
+    return steps
+
+
+def leaving(monkeypatch: pytest.MonkeyPatch, result: RunResult | None) -> None:
+    monkeypatch.setattr(replacing, "say_goodbye", lambda *_: result)
+
+
+def a_storage_node(declared: Contract) -> str:
+    return next(name for name in declared.hosts if "storage" in name)
+
+
+def test_a_node_is_drained_before_it_says_good_bye_and_forgotten_once_it_is_gone(
+    monkeypatch: pytest.MonkeyPatch, done: list[str]
+) -> None:
+    leaving(monkeypatch, None)
+    replacing.take_away(contract(), ["tokyo-gpu-0"], {"ceph": {"hosts": []}, "nfs_server": {"hosts": []}})
+    assert done == ["remember_drained", "hand_over", "remove", "forget_all"]
+
+
+def test_what_nobody_can_take_over_stays(monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
+    leaving(monkeypatch, None)
+    declared = contract()
+    why = {name: {"why": "its data", "hosts": []} for name in ("ceph", "nfs_server")}
+    with pytest.raises(CausewayError, match=r"not made anew.* ceph on shanghai-storage-0 \(its data\)"):
+        replacing.take_away(declared, [a_storage_node(declared)], why)
+    assert done == []
+
+
+def test_a_node_whose_roles_cannot_leave_stays(monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
+    host = HostResult(state="failed", task="Leave", message="it is the last server")
+    failed = RunResult({"tokyo-gpu-0": host}, Path("log"), 1.0)
+    assert failed.failed
+    leaving(monkeypatch, failed)
+    with pytest.raises(CausewayError, match="the last server"):
+        replacing.take_away(contract(), ["tokyo-gpu-0"], {"ceph": {"hosts": []}, "nfs_server": {"hosts": []}})
+    assert "remove" not in done
