@@ -16,6 +16,14 @@ STDERR_LINES = 5
 """How many of a failed command's last lines go into the error."""
 
 
+class EndedError(CausewayError):
+    """A program ended with another status than 0; `said` is what it complained of, else what it printed."""
+
+    def __init__(self, message: str, hint: str, status: int, said: str) -> None:
+        super().__init__(message, hint)
+        self.status, self.said = status, said
+
+
 def run(
     argv: Sequence[str],
     *,
@@ -31,7 +39,8 @@ def run(
     must not hold a pipe to us. The command gets a session of its own, so a terminal's Ctrl-C ends us and not
     half of a change. Secrets go through `stdin`, never through `argv`. `env` is added to our environment.
 
-    Raises CausewayError when the command is missing, fails, or takes longer than `timeout_s` seconds.
+    Raises CausewayError when the command is missing, fails (EndedError), or takes longer than `timeout_s`
+    seconds.
     """
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -43,9 +52,8 @@ def run(
         said = done.stderr or done.stdout
     if done.returncode != 0:
         last = " / ".join(line.strip() for line in said.strip().splitlines()[-STDERR_LINES:])
-        raise CausewayError(
-            f"`{shlex.join(argv)}` ended with status {done.returncode}: {last or 'it said nothing'}", hint
-        )
+        what = f"`{shlex.join(argv)}` ended with status {done.returncode}: {last or 'it said nothing'}"
+        raise EndedError(what, hint, done.returncode, said)
     return done.stdout or ""
 
 

@@ -196,6 +196,26 @@ def test_an_agent_without_which_nothing_goes(
     assert "SSH_AUTH_SOCK is not set" in words(printed)
 
 
+ASK = """
+import sys
+from infra import ROOT
+from infra.errors import CausewayError
+from infra.ground.contract import load_contract
+from infra.ground.login import as_root
+from infra.stack import stack_dir
+contract = load_contract(ROOT / stack_dir(sys.argv[1]) / "contract.json")
+try:
+    print(as_root(contract, "hall-control-0", "id", timeout_s=30), end="")
+except CausewayError as error:
+    sys.exit(error.message)
+"""
+
+
+def asked(checkout: Checkout, *, expect: int = 0, env: Mapping[str, str]) -> str:
+    """What root on the machine is, asked as `status`, `logs` and `wan measure` ask."""
+    return checkout.run("exec", "python", "-c", ASK, checkout.stack, expect=expect, env=env)
+
+
 def everything(checkout: Checkout, env: Mapping[str, str]) -> None:
     """`up`, a scan, a repair, a playbook, and plain ssh all get in."""
     assert "0 failed, 0 unreachable" in checkout.run("up", checkout.stack, env=env)
@@ -210,6 +230,7 @@ def everything(checkout: Checkout, env: Mapping[str, str]) -> None:
     assert "hall-control-0" in checkout.run(
         "exec", "ssh", "-F", config, "hall-control-0", "hostname", env=env
     )
+    assert asked(checkout, env=env).endswith("uid=0(root) gid=0(root) groups=0(root)\n")
 
 
 def test_a_machine_behind_a_jump_host_stands_by_an_agent_and_an_authority(
@@ -226,6 +247,14 @@ def test_a_machine_behind_a_jump_host_stands_by_an_agent_and_an_authority(
     repair = ("ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
     checkout.run("exec", *repair, env=agent)
     assert "1 clean" in checkout.run("exec", "causeway", "drift", checkout.stack, env=agent)
+    config = str(checkout.files / "ssh" / "config")  # a connection that is shared would still be there
+    checkout.run("exec", "ssh", "-F", config, "-O", "exit", "hall-control-0", env=agent)
+    machines.on(BEHIND, "systemctl", "stop", "ssh.service")
+    through = f"jump host {hop['address']}, on the way to hall-control-0, does not reach hall-control-0"
+    refused = asked(checkout, expect=1, env=agent)
+    machines.on(BEHIND, "systemctl", "start", "ssh.service")
+    assert f"{through} ({machines.states[BEHIND].address}), port 22: " in refused
+    assert "Connection refused" in refused
     state = checkout.run("exec", "pulumi", "stack", "export", "--stack", checkout.stack)
     assert PASSPHRASE not in state
 

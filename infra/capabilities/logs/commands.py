@@ -15,10 +15,9 @@ from infra.capabilities.logs.section import LogsSection
 from infra.commands.arguments import add_stack
 from infra.errors import BadInputError, CausewayError, ExitCode, one_line, sentence
 from infra.ground.contract import Contract, load_contract
+from infra.ground.login import on
 from infra.ground.problem import nearest, show
-from infra.ground.ssh import ssh_config_file
 from infra.process import begun
-from infra.process import run as run_program
 from infra.stack import stack_dir
 
 COMMAND, SUMMARY = "logs", "find what nodes have logged, in every region's store"
@@ -148,10 +147,8 @@ def _found(contract: Contract, region: str, host: str, words: dict[str, str]) ->
 
 
 def _answer(contract: Contract, host: str, words: dict[str, str]) -> str:
-    # ssh makes one line of its words.
-    remote = ["python3", "-", *(shlex.quote(f"{key}={value}") for key, value in words.items())]
-    argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), host, *remote]
-    return run_program(argv, stdin=ASK, timeout_s=PATIENCE_S)
+    command = shlex.join(["python3", "-", *(f"{key}={value}" for key, value in words.items())])
+    return on(contract, host, command, stdin=ASK, timeout_s=PATIENCE_S)
 
 
 def _lines(answer: str) -> Iterator[dict[str, str]]:

@@ -14,9 +14,9 @@ from typing import Any
 from infra.capabilities.monitoring.section import MonitoringSection
 from infra.errors import BadInputError, CausewayError, one_line, sentence
 from infra.ground.contract import Contract
-from infra.ground.ssh import ssh_config_file
-from infra.ground.sudo import Become, ready
-from infra.process import begun, run
+from infra.ground.login import as_root
+from infra.ground.sudo import ready
+from infra.process import begun
 
 PATIENCE_S = 30
 """A login over the WAN, and a dozen questions to a busy server."""
@@ -167,21 +167,10 @@ def _region(name: str, contract: Contract, section: MonitoringSection, history: 
 
 
 def _ask(contract: Contract, server: str, history: bool) -> dict[str, Any]:
-    becoming = Become.on(contract, server)
     address = str(contract.hosts[server].address)
     words = (QUERIES, HISTORY if history else {}, HISTORY_S, HISTORY_STEP_S)
-    remote = becoming.command(shlex.join(["python3", "-", address, *map(json.dumps, words)]))
-
-    def ask(command: str, stdin: str) -> str:
-        argv = ["ssh", "-F", str(ssh_config_file(contract.stack)), server, command]
-        return run(argv, stdin=stdin, timeout_s=PATIENCE_S)
-
-    if complaint := becoming.prove(ask):
-        raise CausewayError(becoming.in_words(complaint))
-    try:
-        answer = json.loads(ask(remote, becoming.ahead + ASK))
-    except CausewayError as error:
-        raise CausewayError(becoming.refusal(error.message) or error.message, error.hint) from None
+    command = shlex.join(["python3", "-", address, *map(json.dumps, words)])
+    answer = json.loads(as_root(contract, server, command, stdin=ASK, timeout_s=PATIENCE_S))
     if not isinstance(answer, dict):
         raise ValueError("no mapping")
     return answer

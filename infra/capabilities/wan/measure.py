@@ -19,8 +19,7 @@ from infra.capabilities.wan.endpoints import FIRST_MEASURE_PORT
 from infra.capabilities.wan.section import CongestionControl, WanRoute, WanSection
 from infra.errors import CausewayError, sentence
 from infra.ground.contract import Contract
-from infra.ground.ssh import ssh_config_file
-from infra.process import run
+from infra.ground.login import on
 
 PINGS = 100
 PING_INTERVAL_S = 0.02
@@ -189,7 +188,7 @@ class _Pair:
         return int(said) or None
 
     def _has_iperf3(self, host: str) -> bool:
-        return not _on(self.contract.stack, host, "command -v iperf3 >/dev/null || echo missing").strip()
+        return not _on(self.contract, host, "command -v iperf3 >/dev/null || echo missing").strip()
 
     def _loss_pct(self) -> float:
         mbps = self._allowed(min(self.found.declared.bandwidth_mbps * UDP_SHARE_OF_RATE, UDP_MAX_MBPS))
@@ -241,7 +240,7 @@ class _Pair:
         port, self.port = self.port, self.port + 1
         listens = f"for _ in $(seq 100); do ss -Hltn sport = :{port} | grep -q . && break; sleep 0.1; done"
         server = f"timeout {PATIENCE_S} iperf3 -s -1 -D -p {port}; {listens}"
-        _on(self.contract.stack, self.found.target, server)
+        _on(self.contract, self.found.target, server)
         marked = f"-S {REPLICATION_TOS} {options}"
         client = f"iperf3 --json -c {self.address} -p {port} --connect-timeout 5000 {marked} || true"
         said = self._source(client)
@@ -256,9 +255,9 @@ class _Pair:
         return answer
 
     def _source(self, command: str) -> str:
-        return _on(self.contract.stack, self.found.source, command)
+        return _on(self.contract, self.found.source, command)
 
 
-def _on(stack: str, host: str, script: str) -> str:
+def _on(contract: Contract, host: str, script: str) -> str:
     """What a shell script printed on a host. CausewayError when the host cannot be reached or it failed."""
-    return run(["ssh", "-F", str(ssh_config_file(stack)), host, "sh"], stdin=script, timeout_s=PATIENCE_S)
+    return on(contract, host, "sh", stdin=script, timeout_s=PATIENCE_S)

@@ -11,6 +11,7 @@ import pulumi
 from infra.errors import sentence
 from infra.ground import ssh
 from infra.ground.contract import JumpContract
+from infra.ground.login import SSHS_OWN, lost_at
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
 CONCURRENT_CONNECTIONS = 32
@@ -91,6 +92,8 @@ def _ask(host: Properties, pool: Properties) -> tuple[str, str]:
                 f"connected, then silent for {ANSWER_LIMIT_S} s: see what keeps `ssh -p {port} "
                 f"{user}@{host['address']} true` from ending (a disk that hangs, a login script)"
             )
+        if said.returncode == SSHS_OWN and (lost := _lost_at(config, host, pool)):
+            return UNREACHED, lost
     if said.returncode:
         why = (said.stderr.strip().splitlines() or ["it said nothing"])[-1]
         refused = "Permission denied" in why
@@ -99,14 +102,24 @@ def _ask(host: Properties, pool: Properties) -> tuple[str, str]:
     return said.stdout.strip(), ""
 
 
-def _config(folder: Path, host: Properties, pool: Properties) -> Path:
-    """An ssh_config that leads to the machine, by connections of its own: this asks who is there now."""
+def _way(pool: Properties) -> ssh.Way:
     access = pool.get("access", {})
-    way = ssh.Way(
+    return ssh.Way(
         key_file=pool["ssh_key_file"],
         agent=access.get("ssh_agent", False),
         jumps=tuple(JumpContract.model_validate(jump) for jump in access.get("ssh_jump", ())),
     )
+
+
+def _lost_at(config: Path, host: Properties, pool: Properties) -> str:
+    """Which jump host does not lead on to the machine; empty where each one does."""
+    machine = ("the machine", host["address"], int(host["port"]))
+    return lost_at(config, MACHINE, _way(pool).jumps, machine)
+
+
+def _config(folder: Path, host: Properties, pool: Properties) -> Path:
+    """An ssh_config that leads to the machine, by connections of its own: this asks who is there now."""
+    way = _way(pool)
     address, port = host["address"], int(host["port"])
     machine = {"HostName": address, "Port": str(port), "User": pool["ssh_user"]}
     blocks = {MACHINE: machine | way.keys() | way.over(MACHINE), **way.blocks(MACHINE)}
