@@ -13,15 +13,18 @@ from infra.files import write_file
 from infra.ground.names import some
 from infra.ground.rules.names import is_host_name
 from infra.intake import host_keys
+from infra.intake.hops import hops
 from infra.intake.inventory import read_inventory
-from infra.intake.machine import ROLES, ListError, Row, complaint, label, word
-from infra.intake.place import Region, Wishes, of_groups, placed
+from infra.intake.machine import ASKS, ROLES, ListError, Row, complaint, label, word
+from infra.intake.place import Pool, Region, Wishes, of_groups, placed
 from infra.intake.table import read_table
 from infra.intake.write import Link, checked, declaration_text
 from infra.stack import check_stack
 
 OFFLINE = True
 """It needs no stack; only --host-keys asks machines."""
+AGENT = "agent"
+"""The answer that keys are those of the SSH agent."""
 LARGEST_LIST_BYTES = 64 * 2**20
 FORMS = (
     "a CSV with the columns name, address, pool …; an Ansible inventory, or its `ansible-inventory --list`"
@@ -57,6 +60,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     of.add_argument("--link", metavar="A,B,MS,MBPS", action="append", default=[], type=_link, help=link)
     of.add_argument("--user", default="", help="who logs in by SSH (default: root)")
     of.add_argument("--key-file", default="", help="the private key (default: the stack makes one)")
+    of.add_argument("--agent", action="store_true", help="take keys from the SSH agent")
+    jump = "jump hosts, the first one first"
+    of.add_argument("--jump", metavar="[USER@]HOST[:PORT],…", default="", type=_way, help=jump)
+    of.add_argument(
+        "--jump-key", metavar="HOST=KEY", action="append", default=[], type=_pair, help="its public host key"
+    )
+    of.add_argument("--host-ca", metavar="KEY", default="", help="the authority that signs host keys")
+    of.add_argument(
+        "--sudo", choices=("passwordless", ASKS), default="", help="whether sudo there asks for a password"
+    )
+    of.add_argument("--sudo-secret", metavar="NAME", default="", help="the secret that is that password")
     of.add_argument("--gpus", default="", help="GPUs of each node in pools of role gpu")
     of.add_argument("--gpu-model", default="", help="their model, such as h100-sxm")
 
@@ -70,6 +84,14 @@ def _pair(text: str) -> tuple[str, str]:
     if not (name and sign and value):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
     return name, value
+
+
+def _way(text: str) -> str:
+    try:
+        hops(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def _link(text: str) -> Link:
@@ -97,6 +119,12 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         region=arguments.region or label(arguments.stack),
         user=arguments.user,
         key_file=arguments.key_file,
+        agent=arguments.agent,
+        jump=arguments.jump,
+        jump_keys=dict(arguments.jump_key),
+        host_ca=arguments.host_ca,
+        sudo=arguments.sudo or (ASKS if arguments.sudo_secret else ""),
+        sudo_secret=arguments.sudo_secret,
         gpus=arguments.gpus,
         gpu_model=arguments.gpu_model,
         roles=dict(arguments.role),
@@ -166,28 +194,58 @@ def _is_table(name: str, text: str) -> bool:
 
 def with_keys(regions: list[Region], arguments: argparse.Namespace) -> list[Region]:
     """The same with host keys that the machines were asked for; ListError for those that have none."""
-    lacking = [row for region in regions for row in region.rows if not row.get("host_key")]
+    lacking = _lacking(regions)
     if not lacking:
         return regions
     if not (arguments.host_keys or arguments.accept_host_keys):
-        hint = "a column or variable host_key has it; --host-keys asks the machines, and shows what they say"
+        hint = "a column or variable host_key (ssh_jump_key) has it, or --jump-key; --host-keys asks for it"
         raise ListError((complaint(row, "it has no host key") for row in lacking), hint)
     keys = host_keys.asked(lacking)
 
-    def key_of(row: Row) -> str | None:
-        return keys.get((row.get("address"), row.get("ssh_port") or host_keys.SSHS_PORT))
+    def key_of(address: str, port: str) -> str:
+        return keys.get((address, port or host_keys.SSHS_PORT), "")
 
-    if silent := [row for row in lacking if key_of(row) is None]:
-        raise ListError(complaint(row, "no SSH server says a host key there") for row in silent)
-    _accepted([(row, key_of(row) or "") for row in lacking], asking=not arguments.accept_host_keys)
+    found = [(row, key_of(row.get("address"), row.get("ssh_port"))) for row in lacking]
+    if silent := [row for row, key in found if not key]:
+        behind = any(region.jumps for region in regions)
+        hint = (
+            "what stands behind a jump host does not answer here: its key goes into the list"
+            if behind
+            else ""
+        )
+        raise ListError((complaint(row, "no SSH server says a host key there") for row in silent), hint)
+    _accepted(found, asking=not arguments.accept_host_keys)
 
-    def filled(row: Row) -> Row:
-        return replace(row, values={"host_key": key_of(row) or "", **row.values})
+    def filled(pool: Pool) -> Pool:
+        rows = [
+            replace(row, values={"host_key": key_of(row.get("address"), row.get("ssh_port")), **row.values})
+            for row in pool.rows
+        ]
+        return replace(pool, rows=rows)
 
     return [
-        replace(region, pools=[replace(pool, rows=list(map(filled, pool.rows))) for pool in region.pools])
+        replace(
+            region,
+            pools=list(map(filled, region.pools)),
+            jumps=[replace(hop, key=hop.key or key_of(hop.address, hop.port)) for hop in region.jumps],
+        )
         for region in regions
     ]
+
+
+def _lacking(regions: Sequence[Region]) -> list[Row]:
+    """What has no host key and needs one: jump hosts first, each once, then machines that nobody signs."""
+    jumps = {
+        (hop.address, hop.port): Row(
+            f"region {region.name}", "its jump host", {"address": hop.address, "ssh_port": hop.port}
+        )
+        for region in regions
+        for hop in region.jumps
+        if not hop.key
+    }
+    unsigned = [region for region in regions if not region.values.get("ssh_host_ca")]
+    machines = [row for region in unsigned for row in region.rows if not row.get("host_key")]
+    return [*jumps.values(), *machines]
 
 
 def _accepted(found: Sequence[tuple[Row, str]], *, asking: bool) -> None:
@@ -224,7 +282,11 @@ def _questions(wishes: Wishes) -> tuple[list[Row], Wishes]:
         )
     region = _answer("Region", wishes.region)
     user = _answer("Who logs in by SSH", wishes.user or "root")
-    key_file = _answer("File of the private key (nothing: the stack makes one)", wishes.key_file)
+    key_file = _answer(
+        f"File of the private key (nothing: the stack makes one; {AGENT}: yours)", wishes.key_file
+    )
+    jump = _answer("Jump hosts on the way, as [USER@]HOST[:PORT],… (nothing: none)", wishes.jump)
+    asks = user != "root" and _answer(f"Does sudo there ask {user} for a password? yes or no", "no") == "yes"
     print("Machines: ADDRESS POOL, such as 192.168.20.11 control. An empty line ends.", file=sys.stderr)
     rows: list[Row] = []
     while words := _answer(f"Machine {len(rows) + 1}").split():
@@ -232,7 +294,10 @@ def _questions(wishes: Wishes) -> tuple[list[Row], Wishes]:
         rows.append(Row(where, words[0], dict(zip(("address", "pool"), words, strict=False))))
     if not rows:
         raise BadInputError("no machine was named; nothing was written")
-    wishes = replace(wishes, region=region, user=user, key_file=key_file)
+    agent = wishes.agent or key_file == AGENT
+    key_file = "" if key_file == AGENT else key_file
+    wishes = replace(wishes, region=region, user=user, key_file=key_file, agent=agent, jump=jump)
+    wishes = replace(wishes, sudo=ASKS if asks else wishes.sudo)
     if any("gpu" in row.get("pool") for row in rows):
         gpus = _answer("GPUs of each GPU node", wishes.gpus or "8")
         wishes = replace(wishes, gpus=gpus, gpu_model=_answer("Their model", wishes.gpu_model or "h100-sxm"))

@@ -4,6 +4,7 @@ What only Ansible can tell (plugins, scripts, `group_vars` beside the file, temp
 `ansible-inventory -i INVENTORY --list` has done all that, and its answer is.
 """
 
+import getopt
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,8 @@ from typing import Any
 from infra.errors import BadInputError
 from infra.ground.problem import DeclarationError
 from infra.ground.yaml_source import Tree, read_yaml
-from infra.intake.machine import Row, word
+from infra.intake.hops import SAY, of_arguments
+from infra.intake.machine import ASKS, ListError, Row, complaint, word
 from infra.intake.table import COLUMNS
 
 VARIABLES = {
@@ -22,8 +24,13 @@ VARIABLES = {
     "ansible_ssh_private_key_file": "ssh_key_file", "ansible_private_key_file": "ssh_key_file",
 }  # fmt: skip
 """Ansible's variable → the column that it is; a variable that is called like a column is that column."""
+PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+"""Variables that say that sudo asks. What they hold is never kept."""
+ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args")
+"""What ssh is given, in this order: of it the jump hosts are read."""
 HEADER = re.compile(r"\[([^]\s:]+)(?::(\w+))?]\s*(?:[#;].*)?")
 RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?]")
+QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
 LARGEST_RANGE = 100_000
 HINT = "let Ansible read it: ansible-inventory -i FILE --list > list.json, and give list.json"
 EVERYBODYS = ("all", "ungrouped")
@@ -77,6 +84,9 @@ def _is_yaml(text: str) -> bool:
 def _columns(variables: Mapping[str, Any]) -> dict[str, str]:
     found = {name: variables[name] for name in COLUMNS if name in variables and name != "name"}
     found |= {column: variables[name] for name, column in VARIABLES.items() if name in variables}
+    found |= {name: variables[name] for name in ARGUMENTS if name in variables}
+    if any(variables.get(name) for name in PASSWORDS):
+        found.setdefault("sudo", ASKS)
     return {name: str(value).strip() for name, value in found.items() if isinstance(value, str | int)}
 
 
@@ -97,8 +107,30 @@ def _grouped(groups: Groups) -> Iterator[Grouped]:
             values |= groups.variables.get(group, {})
         values |= variables
         values.setdefault("address", name)
+        _take_the_way(groups.places[name], name, values)
         named = tuple(group for group in direct if group not in EVERYBODYS)
         yield Grouped(Row(groups.places[name], name, values), named, frozenset(order))
+
+
+def _take_the_way(place: str, name: str, values: dict[str, str]) -> None:
+    """Jump hosts, of the arguments for ssh. ListError for a way that a declaration cannot have."""
+    said = " ".join(filter(None, [values.pop(argument, "") for argument in ARGUMENTS]))
+    if "ssh_jump" in values or not said:
+        return
+    if "{{" in said:
+        values["ssh_jump"] = said  # which says that it is a template
+        return
+    try:
+        way = of_arguments(said)
+    except (ValueError, getopt.GetoptError) as error:
+        raise ListError([complaint(Row(place, name), f"its arguments for ssh: {error}")], SAY) from None
+    own = values.get("ssh_key_file", "")
+    if other := [file for file in way.key_files if file != own]:
+        message = (
+            f"the jump host takes the key {word(other[0])}, the machine {word(own) or 'none that is named'}"
+        )
+        raise ListError([complaint(Row(place, name), f"{message}; a region has one key")])
+    values["ssh_jump"] = ",".join(map(str, way.hops))
 
 
 def _upwards(start: Iterable[str], parents: Mapping[str, list[str]]) -> list[str]:
@@ -210,7 +242,7 @@ def _ini_line(groups: Groups, group: str, part: str, line: str, place: str) -> N
         name, sign, value = line.partition("=")
         if not sign:
             raise BadInputError(f"{place}: a variable is NAME=VALUE", hint=HINT)
-        plain = value.strip().strip("'\"")
+        plain = QUOTED.sub(r"\2", value.strip())
         groups.variables.setdefault(group, {}).update(_columns({name.strip(): plain}))
         return
     try:

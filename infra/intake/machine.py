@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from infra.errors import BadInputError, one_line
 
 LONGEST_WORD = 120
+ASKS = "password"
+"""What a list says in the column `sudo` where it asks."""
 ROLES = ("control", "gpu", "storage", "gateway")
 ROLE_WORDS = {
     "control": (

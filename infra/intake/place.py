@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
+from infra.intake.hops import Hop, hops
 from infra.intake.inventory import Grouped
 from infra.intake.machine import ROLES, ListError, Row, complaint, label, role_of, word
 
@@ -12,7 +13,11 @@ WIDEST = 8
 USUAL = 24
 """The network of a region that names none is at least so wide, where no other region is in the way."""
 OF_A_POOL = ("gpus", "gpu_model", "nics", "nic_gbps")
-OF_A_REGION = ("ssh_user", "ssh_key_file")
+WAY = ("ssh_jump", "ssh_jump_key")
+OF_A_REGION = (
+    "ssh_user", "ssh_key_file", "ssh_agent", "ssh_host_ca", "sudo", "sudo_password_secret", *WAY,
+)  # fmt: skip
+YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,13 @@ class Wishes:
     region: str
     user: str = ""
     key_file: str = ""
+    agent: bool = False
+    jump: str = ""
+    jump_keys: Mapping[str, str] = field(default_factory=dict)
+    """Jump host, `HOST` or `HOST:PORT`, → its key."""
+    host_ca: str = ""
+    sudo: str = ""
+    sudo_secret: str = ""
     gpus: str = ""
     gpu_model: str = ""
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +58,7 @@ class Region:
     cidr: str
     values: Mapping[str, str]
     pools: Sequence[Pool]
+    jumps: Sequence[Hop] = ()
 
     @property
     def rows(self) -> list[Row]:
@@ -139,11 +152,44 @@ def _by(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
 
 
 def _region(name: str, rows: list[Row], wishes: Wishes, wrong: list[str]) -> Region:
-    default = {"ssh_user": wishes.user, "ssh_key_file": wishes.key_file}
+    default = {
+        "ssh_user": wishes.user,
+        "ssh_key_file": wishes.key_file,
+        "ssh_agent": YES[0] if wishes.agent else "",
+        "ssh_jump": wishes.jump,
+        "ssh_host_ca": wishes.host_ca,
+        "sudo": wishes.sudo,
+        "sudo_password_secret": wishes.sudo_secret,
+    }
     values = _shared(rows, OF_A_REGION, f"region {name}", default, wrong)
+    values["ssh_agent"] = _said(values["ssh_agent"])
+    way = values.pop("ssh_jump"), values.pop("ssh_jump_key")
+    jumps = list(_jumps(rows[0], name, way, wishes, wrong))
     by_pool = _by(rows, lambda row: label(row.get("pool") or row.get("role")))
     pools = [_pool(pool, members, wishes, wrong) for pool, members in by_pool.items()]
-    return Region(name, "", values, pools)
+    return Region(name, "", values, pools, jumps)
+
+
+def _said(text: str) -> str:
+    """A yes as YAML has it, nothing for a no; `check` says what else is none."""
+    return YES[0] if text.lower() in YES else "" if text.lower() in NO else text
+
+
+def _jumps(row: Row, region: str, said: tuple[str, str], wishes: Wishes, wrong: list[str]) -> Iterator[Hop]:
+    """The jump hosts of a region (`said`: hosts, keys), each with its key where that is said."""
+    jump, listed = said
+    try:
+        way = hops(jump)
+    except ValueError as error:
+        wrong.append(complaint(row, f"region {region}: ssh_jump: {error}"))
+        return
+    keys = [key.strip() for key in listed.split(",")] if listed else []
+    if keys and len(keys) != len(way):
+        message = f"ssh_jump_key has {len(keys)} keys, ssh_jump {len(way)} hosts"
+        wrong.append(complaint(row, f"region {region}: {message}"))
+    for hop, key in zip(way, [*keys, *[""] * len(way)], strict=False):
+        known = wishes.jump_keys.get(f"{hop.address}:{hop.port}") or wishes.jump_keys.get(hop.address)
+        yield replace(hop, key=key or known or "")
 
 
 def _pool(name: str, rows: list[Row], wishes: Wishes, wrong: list[str]) -> Pool:
@@ -200,9 +246,7 @@ def _with_networks(regions: list[Region], wishes: Wishes) -> list[Region]:
         wide = network.supernet(new_prefix=USUAL) if network.prefixlen > USUAL else network
         if not any(wide.overlaps(other) for them, other in nets.items() if them != name):
             nets[name] = wide
-    return [
-        Region(one.name, given.get(one.name) or str(nets[one.name]), one.values, one.pools) for one in regions
-    ]
+    return [replace(one, cidr=given.get(one.name) or str(nets[one.name])) for one in regions]
 
 
 def _narrowest(rows: Iterable[Row]) -> IPv4Network:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "name", "address", "region", "pool", "role", "rack", "gpus", "gpu_model", "nics", "nic_gbps",
-    "ssh_user", "ssh_port", "ssh_key_file", "host_key",
+    "ssh_user", "ssh_port", "ssh_key_file", "host_key", "ssh_agent", "ssh_jump", "ssh_jump_key",
+    "ssh_host_ca", "sudo", "sudo_password_secret",
 )  # fmt: skip
 NEEDED = ("address",)
 

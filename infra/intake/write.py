@@ -10,11 +10,13 @@ from infra.checks import DeclarationError, Problem, check
 from infra.checks.load import parse
 from infra.errors import shown
 from infra.ground.rules.names import is_host_name
+from infra.intake.hops import Hop
 from infra.intake.machine import ListError, Row, complaint, word
 from infra.intake.place import Pool, Region
 
 PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@+-]*")
 NOT_TEXTS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
+SWITCHES = ("ssh_agent",)
 NUMBER = re.compile(r"(0|[1-9][0-9]{0,9})(\.[0-9]{1,9})?")
 KEY_LINE = re.compile(r"[a-z][a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+={0,3}")
 NETWORK = re.compile(r"[0-9]+(\.[0-9]+){3}(/[0-9]+)?")
@@ -57,11 +59,23 @@ def _link(link: Link) -> dict[str, str]:
 def _region(region: Region) -> Iterator[str]:
     provider = {"kind": "existing", **{key: value for key, value in region.values.items() if value}}
     yield f"      - name: {_scalar(region.name)}"
-    yield f"        provider: {_flow(provider)}"
+    yield from _provider(provider, region.jumps)
     yield f"        cidr: {_scalar(region.cidr)}"
     yield "        pools:"
     for pool in region.pools:
         yield from _pool(pool)
+
+
+def _provider(values: Mapping[str, str], jumps: Sequence[Hop]) -> Iterator[str]:
+    if not jumps:
+        yield f"        provider: {_flow(values)}"
+        return
+    yield "        provider:"
+    yield from (f"          {key}: {_scalar(value, key)}" for key, value in values.items())
+    yield "          ssh_jump:"
+    for jump in jumps:
+        hop = {"address": jump.address, "ssh_port": jump.port, "ssh_user": jump.user, "host_key": jump.key}
+        yield f"            - {_flow({key: value for key, value in hop.items() if value})}"
 
 
 def _pool(pool: Pool) -> Iterator[str]:
@@ -85,11 +99,13 @@ def _rack(name: str) -> str:
 
 
 def _flow(values: Mapping[str, str]) -> str:
-    return "{" + ", ".join(f"{key}: {_scalar(value)}" for key, value in values.items()) + "}"
+    return "{" + ", ".join(f"{key}: {_scalar(value, key)}" for key, value in values.items()) + "}"
 
 
-def _scalar(value: str) -> str:
-    """Text as YAML has it: bare where nobody can take it for something else."""
+def _scalar(value: str, key: str = "") -> str:
+    """Text as YAML has it: bare where nobody can take it for something else, or where that is meant."""
+    if key in SWITCHES and value == "true":
+        return value
     plain = PLAIN.fullmatch(value) and value.lower() not in NOT_TEXTS
     if plain or any(form.fullmatch(value) for form in (NUMBER, NETWORK, KEY_LINE)):
         return value

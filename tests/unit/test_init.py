@@ -1,14 +1,18 @@
 """`causeway init`: what it writes is right, or it says which row of the list is wrong, and why."""
 
 import asyncio
+import base64
+import getopt
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +25,21 @@ from hypothesis import strategies as st
 from infra.checks import check, load_spec
 from infra.checks.load import parse
 from infra.cli import main
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, ExistingProvider
 from infra.errors import BadInputError
 from infra.intake import host_keys
+from infra.intake.hops import Hop, hops, of_arguments
 from infra.intake.inventory import read_inventory
 from infra.intake.machine import Row
-from infra.intake.place import Wishes, of_groups, placed
+from infra.intake.place import OF_A_REGION, Wishes, of_groups, placed
 from infra.intake.table import COLUMNS, read_table
 from infra.intake.write import checked, declaration_text
 
 ROOT = Path(__file__).parents[2]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"
 HEAD = "address,pool,host_key\n"
+SIGNED = "pool,address,ssh_host_ca,ssh_jump\n"
+INTO = "[control]\n10.0.0.3 ansible_ssh_common_args="
 WISHES = Wishes(region="lab", gpus="8", gpu_model="h100-sxm")
 TABLE = f"""name,address,region,pool,rack,gpus,gpu_model,ssh_user,ssh_port,host_key,serial
 head,192.168.20.11,munich,control,r1,,,admin,,{KEY},1
@@ -55,13 +62,21 @@ ansible_port=2222
 [all:vars]
 ansible_user=admin
 host_key={KEY}
+ansible_ssh_common_args='-C -o ProxyCommand="ssh -W %h:%p -q -p 2222 eve@192.168.20.1"'
+ansible_become_password=kept from everybody
+ssh_jump_key={KEY}
 [munich:vars]
 ansible_user=ada
 ansible_port=2200
 """
 FROM_YAML = f"""
 all:
-  vars: {{ansible_user: admin, host_key: {KEY}}}
+  vars:
+    ansible_user: admin
+    host_key: {KEY}
+    ansible_ssh_common_args: -C -o ProxyCommand="ssh -W %h:%p -q -p 2222 eve@192.168.20.1"
+    ansible_become_password: kept from everybody
+    ssh_jump_key: {KEY}
   hosts:
     munich-head: {{ansible_host: 192.168.20.11}}
   children:
@@ -134,6 +149,11 @@ def test_an_inventory_says_the_same_as_to_ansible(here: Path, name: str, text: s
     ).stdout
     theirs = written(here, "list.json", listed, "--regions", "munich", "--force")
     assert ours == theirs
+    provider = ours.regions[0].provider
+    assert provider.sudo == "password"
+    (jump,) = provider.ssh_jump
+    assert (jump.address, jump.ssh_port, jump.ssh_user) == ("192.168.20.1", 2222, "eve")
+    assert "kept from" not in (here / "Pulumi.lab.yaml").read_text()
     assert [(pool.name, pool.count) for pool in ours.regions[0].pools] == [("control", 1), ("gpu", 3)]
     assert [pool.hosts[0].ssh_port for pool in ours.regions[0].pools] == [2200, 2222]
 
@@ -191,6 +211,46 @@ def test_a_file_is_never_replaced_unasked_and_then_kept(here: Path) -> None:
         ("hosts", "10.0.0.3\n", "hosts:1: 10.0.0.3: nothing says its pool"),
         ("i.yml", "all:\n  hosts:\n    a: {k: !vault x}\n", "i.yml:3: all.hosts.a.k: the YAML tag !vault"),
         ("i.yml", "all:\n  host: {}\n", "i.yml:2: all.host: a group has hosts, children and vars"),
+        (
+            "m.csv",
+            SIGNED + f"control,10.0.0.3,{KEY},b\ncontrol,10.0.0.4,{KEY},c\n",
+            "m.csv:3: 10.0.0.4: ssh_jump is c, but b at",
+        ),
+        ("m.csv", SIGNED + f"control,10.0.0.3,{KEY},b\n", "region lab: its jump host: it has no host key"),
+        (
+            "m.csv",
+            SIGNED + f"control,10.0.0.3,{KEY},b c\n",
+            "m.csv:2: 10.0.0.3: region lab: ssh_jump: b c is no jump",
+        ),
+        (
+            "m.csv",
+            SIGNED + "control,10.0.0.3,x,\n",
+            "m.csv:2: 10.0.0.3: region lab, provider.ssh_host_ca: not a host",
+        ),
+        (
+            "hosts",
+            f"{INTO}'-o ProxyCommand=\"nc b %h %p\"'\n",
+            "hosts:2: 10.0.0.3: its arguments for ssh: the",
+        ),
+        ("hosts", f"{INTO}'-F other'\n", "hosts:2: 10.0.0.3: its arguments for ssh: ssh is to read other"),
+        (
+            "hosts",
+            f"{INTO}'-o ProxyCommand'\n",
+            "hosts:2: 10.0.0.3: its arguments for ssh: -o ProxyCommand se",
+        ),
+        ("hosts", f"{INTO}'-C b'\n", "hosts:2: 10.0.0.3: its arguments for ssh: b is no option"),
+        ("hosts", f"{INTO}'-Y -X -J'\n", "hosts:2: 10.0.0.3: its arguments for ssh: option -J requires"),
+        ("hosts", f"{INTO}'{{{{ arguments }}}}'\n", "hosts:2: 10.0.0.3: ssh_jump is a template"),
+        (
+            "hosts",
+            f"{INTO}'-o ProxyCommand=\"ssh -i k -W %h:%p b\"'\n",
+            "hosts:2: 10.0.0.3: the jump host takes the key k, the machine none that is named",
+        ),
+        (
+            "hosts",
+            "[control]\n10.0.0.3 ansible_user=a ansible_become_pass=x\n10.0.0.4 ansible_user=a\n",
+            "hosts:3: 10.0.0.4: sudo is nothing, but password at hosts:2; region lab has one",
+        ),
         ("i.json", "[]", "i.json:1: not the name of a group: []"),
     ],
 )
@@ -222,6 +282,7 @@ GOOD: dict[str, st.SearchStrategy[str]] = {
     "ssh_port": st.sampled_from(["", "22", "2222"]),
     "ssh_key_file": st.just("/keys/a b"),
     "host_key": st.just(KEY),
+    **{column: st.just("") for column in OF_A_REGION[2:]},
 }  # fmt: skip
 
 
@@ -274,6 +335,106 @@ def test_any_inventory_is_written_right_or_its_host_is_named(listed: list[dict[s
         assert re.match(r"list\.json:\d+: h\d+: ", line), line
 
 
+WORDS_FOR_SSH = st.lists(
+    st.sampled_from(
+        ["-J", "-o", "-W", "ProxyJump=a", "ProxyCommand=ssh", "ssh -W %h:%p", "b:0", "'", '"', "-F", "@"]
+    )
+).map(" ".join)
+
+
+@given(st.one_of(WORDS_FOR_SSH, st.text(max_size=20)))
+def test_any_arguments_for_ssh_are_a_way_or_are_refused(text: str) -> None:
+    with suppress(ValueError, getopt.GetoptError):
+        hops(",".join(map(str, of_arguments(text).hops)))
+
+
+def public_key(number: int) -> str:
+    """A host key like no other's, in form."""
+    kind = b"ssh-ed25519"
+    raw = len(kind).to_bytes(4, "big") + kind + (32).to_bytes(4, "big") + bytes([number]) * 32
+    return f"ssh-ed25519 {base64.b64encode(raw).decode()}"
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True)
+HOPS = st.builds(
+    Hop,
+    address=st.one_of(NAMES, st.just("b.example.org"), st.builds("10.9.0.{}".format, st.integers(1, 9))),
+    user=st.one_of(st.just(""), NAMES),
+    port=st.one_of(st.just(""), st.integers(1, 65535).map(str)),
+    key=st.integers(0, 255).map(public_key),
+)
+WAYS = st.fixed_dictionaries(
+    {
+        "ssh_user": NAMES,
+        "ssh_agent": st.booleans(),
+        "ssh_host_ca": st.one_of(st.none(), st.just(public_key(0))),
+        "sudo": st.sampled_from(["passwordless", "password"]),
+        "ssh_jump": st.lists(HOPS, max_size=3),
+    }
+)
+NOISE = st.sampled_from(["", "-C ", "-o ControlMaster=auto -o ControlPersist=60s ", "-F /dev/null -4A "])
+SPELLINGS = ("-J {}", "-J{}", "-o ProxyJump={}", "-oProxyJump={}", "-o 'ProxyJump {}'", "command")
+
+
+def read_back(rows: list[Row], way: Mapping[str, Any]) -> None:
+    """What is written of these machines is good, and is this way in."""
+    regions = placed(rows, WISHES)
+    text = declaration_text("lab", regions, (), "a list")
+    checked(text, Path("x"), regions)
+    provider = parse(text, Path("x")).spec.regions[0].provider
+    assert isinstance(provider, ExistingProvider)
+    for key in ("ssh_user", "ssh_agent", "ssh_host_ca", "sudo"):
+        assert getattr(provider, key) == way[key], key
+    assert [
+        Hop(jump.address, jump.ssh_user or "", str(jump.ssh_port), jump.host_key)
+        for jump in provider.ssh_jump
+    ] == [replace(hop, port=hop.port or "22") for hop in way["ssh_jump"]]
+
+
+@given(WAYS, st.sampled_from([str, str.upper, lambda said: {"True": "yes", "False": "no"}[said]]))
+def test_a_way_in_of_a_table_reads_back_the_same(way: dict[str, Any], spelled: Callable[[str], str]) -> None:
+    way_in = {
+        **{key: way[key] or "" for key in ("ssh_user", "ssh_host_ca", "sudo")},
+        "ssh_agent": spelled(str(way["ssh_agent"])),
+        "ssh_jump": ",".join(map(str, way["ssh_jump"])),
+        "ssh_jump_key": ", ".join(hop.key for hop in way["ssh_jump"]),
+    }
+    cells = {"address": "10.0.0.3", "pool": "control", "host_key": KEY, **way_in}
+    lines = [
+        ",".join(cells),
+        quoted(list(cells.values())),
+        quoted(list({**cells, "address": "10.0.0.4"}.values())),
+    ]
+    read_back(read_table("\n".join(lines), "m.csv")[0], way)
+
+
+@given(WAYS, NOISE, st.sampled_from(SPELLINGS), st.sampled_from(["ssh", "/usr/bin/ssh"]))
+def test_a_way_in_of_an_inventory_reads_back_the_same_and_no_password(
+    way: dict[str, Any], noise: str, spelling: str, program: str
+) -> None:
+    jumps = way["ssh_jump"]
+    arguments = spelling.format(",".join(map(str, jumps))) if jumps else ""
+    if jumps and spelling == "command":
+        before, last = ",".join(map(str, jumps[:-1])), jumps[-1]
+        words = [program, *(["-J", before] if before else []), "-q", "-W", "[%h]:%p", "-l", last.user or "%r"]
+        words += [*(["-p", last.port] if last.port else []), last.address]
+        arguments = f"-o {shlex.quote('ProxyCommand=' + shlex.join(words))}"
+    secret = "Kept from everybody"  # noqa: S105 - the test's own
+    variables = {
+        "ansible_user": way["ssh_user"],
+        "ansible_ssh_common_args": noise + arguments,
+        "ssh_agent": way["ssh_agent"],
+        "ssh_jump_key": ",".join(hop.key for hop in jumps),
+        "host_key": KEY,
+        **({"ssh_host_ca": way["ssh_host_ca"]} if way["ssh_host_ca"] else {}),
+        **({"ansible_become_password": {"__ansible_vault": secret}} if way["sudo"] == "password" else {}),
+    }
+    tree = {"_meta": {"hostvars": {"10.0.0.3": variables}}, "control": {"hosts": ["10.0.0.3"]}}
+    rows = of_groups(read_inventory(json.dumps(tree), "list.json"), (), ())
+    assert secret not in str(rows)
+    read_back(rows, way)
+
+
 @given(st.text(alphabet="[]:=# \n\tab019{}'\"-,", max_size=60))
 def test_any_text_is_an_inventory_or_is_refused(text: str) -> None:
     def hosts() -> list[Row]:
@@ -314,6 +475,31 @@ def test_machines_are_asked_for_their_best_key(sshd: tuple[int, str]) -> None:
     assert (key.split()[0], host_keys.fingerprint(key)) == ("ssh-ed25519", said)
 
 
+def test_a_jump_host_is_asked_for_its_key_as_machines_are(here: Path, sshd: tuple[int, str]) -> None:
+    port, said = sshd
+    text = HEAD + f"10.0.0.3,control,{KEY}\n"
+    spec = written(here, "m.csv", text, "--jump", f"127.0.0.1:{port}", "--accept-host-keys")
+    (jump,) = spec.regions[0].provider.ssh_jump
+    assert host_keys.fingerprint(jump.host_key) == said
+
+
+def test_options_say_what_the_list_does_not(here: Path) -> None:
+    words = ["--user", "ada", "--agent", "--host-ca", public_key(1), "--sudo-secret", "sudo-lab"]
+    words += [
+        "--jump",
+        "b:2222,eve@c",
+        "--jump-key",
+        f"b:2222={public_key(2)}",
+        "--jump-key",
+        f"c={public_key(3)}",
+    ]
+    provider = written(here, "m.csv", "address,pool\n10.0.0.3,control\n", *words).regions[0].provider
+    assert isinstance(provider, ExistingProvider)
+    assert (provider.ssh_agent, provider.ssh_host_ca) == (True, public_key(1))
+    assert (provider.sudo, provider.sudo_password_secret) == ("password", "sudo-lab")
+    assert [jump.host_key for jump in provider.ssh_jump] == [public_key(2), public_key(3)]
+
+
 def test_a_few_questions_on_a_terminal(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys; import infra.commands.arguments as a; a.ROOT = pathlib.Path.cwd(); "
@@ -332,7 +518,9 @@ def test_a_few_questions_on_a_terminal(tmp_path: Path) -> None:
     for asked, answer in (
         ("Region", "Munich"),
         ("Who logs in", "ada"),
-        ("private key", ""),
+        ("private key.*agent", "agent"),
+        ("Jump hosts", "eve@192.168.20.1"),
+        ("sudo there ask ada", "yes"),
         ("Machine 1", "192.168.20.11 control"),
         ("Machine 2", "192.168.20.21 gpu"),
         ("Machine 3", ""),
@@ -347,4 +535,8 @@ def test_a_few_questions_on_a_terminal(tmp_path: Path) -> None:
     assert terminal.exitstatus == 0
     spec = load_spec(tmp_path / "Pulumi.lab.yaml")
     assert [(pool.name, pool.gpus) for pool in spec.regions[0].pools] == [("control", 0), ("gpu", 8)]
-    assert (spec.regions[0].name, spec.regions[0].provider.ssh_user) == ("munich", "ada")
+    provider = spec.regions[0].provider
+    assert (spec.regions[0].name, provider.ssh_user, provider.sudo) == ("munich", "ada", "password")
+    assert (provider.ssh_agent, provider.ssh_key_file) == (True, None)
+    (jump,) = provider.ssh_jump
+    assert (jump.address, jump.ssh_user, jump.host_key) == ("192.168.20.1", "eve", KEY)
