@@ -24,19 +24,26 @@ NOT_ON = "open failed: "
 """OpenSSH's word for a channel to the next host that a server did not open; the reason follows."""
 
 
+def by_ssh(stack: str, host: str, command: str, *, stdin: str = "", timeout_s: float) -> str:
+    """What a command of a shell's printed on a host, as the user who logs in. CausewayError as of `run`."""
+    return run(
+        ["ssh", "-F", str(ssh.ssh_config_file(stack)), host, command], stdin=stdin, timeout_s=timeout_s
+    )
+
+
 def on(contract: Contract, host: str, command: str, *, stdin: str = "", timeout_s: float) -> str:
-    """What a command of a shell's printed on a host, as the user who logs in.
+    """The same on a host of the contract.
 
     CausewayError when it failed, took longer, or the host was not reached: then with the jump host at fault.
     """
-    config = ssh.ssh_config_file(contract.stack)
     try:
-        return run(["ssh", "-F", str(config), host, command], stdin=stdin, timeout_s=timeout_s)
+        return by_ssh(contract.stack, host, command, stdin=stdin, timeout_s=timeout_s)
     except CausewayError as error:
         if isinstance(error, EndedError) and error.status != SSHS_OWN:
             raise
         region, node = contract.region_of(host), contract.hosts[host]
         jumps = contract.regions[region].ssh_jump
+        config = ssh.ssh_config_file(contract.stack)
         if lost := lost_at(config, region, jumps, (host, str(node.address), node.ssh_port)):
             raise CausewayError(lost) from None
         raise

@@ -11,10 +11,13 @@ guess. Only then has it sudo run the program, on the password, an empty line, an
 root, lines are thrown away up to the empty one, so that a sudo that asks for nothing after all does not hand
 the password to the program. Timestamps are neither used nor made (`-k`).
 
-A password is for many hosts, whose account may be a central one that a few refusals lock. So in a process one
-host tries it alone, until one has taken it; and once one has refused it, no other is sent it.
+A password is for many hosts, whose account may be a central one that a few refusals lock. So one host tries
+it alone, until one has taken it; and once one has refused it, no other is sent it. What is known of that is
+in memory like the passwords' (`CAUSEWAY_SUDO_PROVEN`), so that it holds for all that a command starts, also
+Ansible, which forks a process for each task and host. A lock on that memory says whose turn it is.
 """
 
+import fcntl
 import getpass
 import json
 import os
@@ -23,9 +26,11 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from infra import ROOT
 from infra.errors import HARMFUL, CausewayError, one_line
@@ -36,6 +41,8 @@ from infra.stack import secret_file
 
 HANDED = "CAUSEWAY_SUDO"
 """Path of the memory that has the passwords: `{stack: {source: password}}` as JSON."""
+PROVEN = "CAUSEWAY_SUDO_PROVEN"
+"""Path of the memory that has what is known of them, a JSON object a line; written to at its end only."""
 ASKED, SECRET = "asked-", "secret-"
 """What a source begins with; the rest is the user who is asked for, or the secret's name."""
 MOST_BYTES = 511
@@ -70,22 +77,63 @@ TURN_S = 0.02
 _lock = threading.RLock()
 _kept: dict[str, dict[str, str]] = {}
 _memory: list[int] = []
+_proven: list[int] = []
 
 
 @dataclass
 class Proof:
-    """What this process knows of one password: whether a host has taken it, which one has refused it."""
+    """What is known of one password: whether a host has taken it, which one has refused it."""
 
+    of: tuple[str, str]
+    """Stack and source."""
     turn: threading.Lock = field(default_factory=threading.Lock)
-    """Of the one host that tries it while nobody knows."""
+    """Of the one host that tries it while nobody knows; among processes a lock on the memory is."""
     taken: bool = False
     refused_by: str = ""
     others: str = "no other machine was asked"
+    read_at: float = 0.0
 
     @property
     def known(self) -> bool:
         """Whether nothing is to be tried by one host alone any more."""
         return self.taken or bool(self.refused_by)
+
+    def read(self) -> "Proof":
+        """The same with what other processes know; not oftener than hosts look whether it is their turn."""
+        now = time.monotonic()
+        if now - self.read_at >= TURN_S:
+            self.read_at = now
+            for line in _told():
+                if (line["stack"], line["source"]) == self.of:
+                    anew = not line["taken"] and not line["by"]
+                    self.taken = line["taken"] or (self.taken and not anew)
+                    self.refused_by = line["by"] or ("" if anew else self.refused_by)
+                    self.others = line["others"]
+        return self
+
+    def tell(self) -> None:
+        """Have other processes know it."""
+        stack, source = self.of
+        line = {"stack": stack, "source": source, "taken": self.taken, "by": self.refused_by}
+        with suppress(OSError, KeyError):  # whoever had the memory has ended, or nobody has
+            file = os.open(os.environ[PROVEN], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            try:
+                os.write(file, f"{json.dumps({**line, 'others': self.others})}\n".encode())
+            finally:
+                os.close(file)
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Whether it is our turn, in this process and among all that share the memory."""
+        if not self.turn.acquire(blocking=False):
+            yield False
+            return
+        try:
+            with _memory_locked() as mine:
+                self.read_at = 0.0  # whoever had it before has just said what came of it
+                yield mine
+        finally:
+            self.turn.release()
 
 
 _proofs: dict[tuple[str, str], Proof] = {}
@@ -125,8 +173,9 @@ class Become:
     @property
     def proof(self) -> Proof:
         """What is known of the password, which other hosts may have, too."""
+        of = (self.stack, self.source)
         with _lock:
-            return _proofs.setdefault((self.stack, self.source), Proof())
+            return _proofs.setdefault(of, Proof(of)).read()
 
     @property
     def trial(self) -> str:
@@ -140,15 +189,12 @@ class Become:
         the host answers: they would wait for one that is off.
         """
         while self.source and not self.proof.known:
-            if not self.proof.turn.acquire(blocking=False):
-                yield False
-                continue
-            try:
-                if not self.proof.known:
-                    yield True
-            finally:
-                self.proof.turn.release()
-            return
+            with self.proof.alone() as mine:
+                if mine:
+                    if not self.proof.known:
+                        yield True
+                    return
+            yield False
 
     def learn(self, said: str) -> str:
         """sudo's complaint, of what a trial said; empty where there is none.
@@ -157,7 +203,9 @@ class Become:
         """
         word, _, complaint = said.strip().partition("\t")
         if word == TOOK:
-            self.proof.taken = True
+            proof = self.proof
+            proof.taken = True
+            proof.tell()
         if word != NOT:
             return ""
         complaint = complaint.replace(PROMPT, "").replace("\t", "\n").strip() or "sudo: it said nothing"
@@ -208,10 +256,11 @@ class Become:
 
     def note_refusal(self, complaint: str) -> None:
         """Send it to no host any more, if it is the password that this one complained about."""
-        if self.source and not self._unfit(complaint) and not self.proof.refused_by:
-            if self.proof.taken:
-                self.proof.others = "no further machine is asked"
-            self.proof.refused_by = self.host
+        if self.source and not self._unfit(complaint) and not (proof := self.proof).refused_by:
+            if proof.taken:
+                proof.others = "no further machine is asked"
+            proof.refused_by = self.host
+            proof.tell()
 
     def in_words(self, complaint: str) -> str:
         """What sudo's complaint (in English) means."""
@@ -354,7 +403,9 @@ def _known(stack: str, source: str) -> str | None:
 
 
 def _keep(stack: str, source: str, found: str) -> None:
-    """Keep a password, also for what this process starts from now on."""
+    """Keep a password, also for what this process starts from now on; nothing is known of it yet."""
+    share()
+    Proof((stack, source)).tell()
     _kept.setdefault(stack, {})[source] = found
     if not _memory:
         _memory.append(os.memfd_create("causeway-sudo"))
@@ -364,6 +415,43 @@ def _keep(stack: str, source: str, found: str) -> None:
     data = json.dumps(_kept).encode()
     os.ftruncate(_memory[0], 0)
     os.pwrite(_memory[0], data, 0)
+
+
+def share() -> None:
+    """Have this process and what it starts from now on know the same of passwords; by the memory of whoever
+    started it, where there is one."""
+    with _lock:
+        if not Path(os.environ.get(PROVEN, "")).is_file():
+            _proven.append(os.memfd_create("causeway-sudo-proven"))
+            os.environ[PROVEN] = f"/proc/{os.getpid()}/fd/{_proven[-1]}"
+
+
+def _told() -> list[dict[str, Any]]:
+    """What the memory has, the oldest first; nothing where there is none."""
+    try:
+        return [json.loads(line) for line in Path(os.environ[PROVEN]).read_bytes().splitlines()]
+    except (KeyError, OSError, ValueError):
+        return []
+
+
+@contextmanager
+def _memory_locked() -> Iterator[bool]:
+    """Whether no other process has its turn; the lock ends with a process that is killed."""
+    try:
+        file = os.open(os.environ[PROVEN], os.O_RDWR | os.O_CLOEXEC)
+    except (KeyError, OSError):
+        yield True
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        mine = False
+    else:
+        mine = True
+    try:
+        yield mine
+    finally:
+        os.close(file)
 
 
 def _take_over(above: str | None) -> None:

@@ -338,5 +338,11 @@ def test_a_machine_whose_sudo_asks_stands_by_somebody_at_a_terminal(
     assert "1 clean" in on_a_terminal(checkout, SUDO_PASSWORD, "exec", "causeway", "drift", checkout.stack)
     play = ("ansible-playbook", "playbooks/verify.yml", "-i", f"inventories/{checkout.stack}")
     assert "no terminal to ask" in checkout.run("exec", *play, expect=2)
-    on_a_terminal(checkout, SUDO_PASSWORD, "exec", "causeway", "sudo", checkout.stack, "--", *play)
+    below = ("exec", "causeway", "sudo", checkout.stack, "--")
+    on_a_terminal(checkout, SUDO_PASSWORD, *below, *play)
     assert asked_ada(machines) == before + 1
+    ping = ("ansible", "all", "-i", f"inventories/{checkout.stack}", "-m", "ping")
+    assert "SUCCESS" in on_a_terminal(checkout, SUDO_PASSWORD, *below, *ping)
+    wrong = on_a_terminal(checkout, "x", *below, *ping, "-vvv", expect=2)
+    assert "sudo there does not take the password of ada; it was tried once" in words(wrong)
+    assert asked_ada(machines) == before + 2, "by whoever tries it before, and never by the task"

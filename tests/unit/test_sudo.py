@@ -9,11 +9,12 @@ import asyncio
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(sudo.HANDED, raising=False)
+    monkeypatch.delenv(sudo.PROVEN, raising=False)
     monkeypatch.setattr(sudo, "_kept", {})
     monkeypatch.setattr(sudo, "_memory", [])
     monkeypatch.setattr(sudo, "_proofs", {})
@@ -311,38 +313,68 @@ def test_checks_get_in_with_a_password(host: Host, monkeypatch: pytest.MonkeyPat
     assert host.noted("tried") == [password.encode()]
 
 
-def test_ansible_gets_it_by_no_variable(tmp_path: Path) -> None:
-    """Ansible itself: what it says of its variables has where the password comes from, and sudo gets it."""
-    password = "{{ lookup('pipe', 'id') }} ä"  # noqa: S105 - of a play
-    host = Host(tmp_path)
-    host.asks_for(password)
+def by_ansible(folder: Path, hosts: Sequence[str], *words: str) -> str:
+    """What a command of Ansible's says, whose hosts are all this machine with the sudo in `folder`."""
     own = {"ansible_connection": "local", "ansible_become": True, "causeway_sudo_source": "s/asked-ada"}
-    own["ansible_become_method"] = "causeway_sudo"
-    own["ansible_python_interpreter"] = sys.executable
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"n": own}}}))
-    sudo._keep("s", "asked-ada", password)
+    own |= {"ansible_become_method": "causeway_sudo", "ansible_python_interpreter": sys.executable}
+    own |= {"ansible_user": "ada"}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, own)}}))
     environment = os.environ | {
-        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PATH": f"{folder}:{os.environ['PATH']}",
         "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
         "ANSIBLE_STRATEGY": "linear",
         "ANSIBLE_BECOME_ALLOW_SAME_USER": "true",
         "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
     }
+    argv = [*words, "-i", str(folder / "hosts.json")]
+    done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return done.stdout + done.stderr
 
-    def said(*words: str) -> str:
-        argv = [*words, "-i", str(tmp_path / "hosts.json")]
-        done = subprocess.run(argv, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=120)
-        return done.stdout + done.stderr
 
-    pinged = said("ansible", "n", "-vvv", "-m", "ansible.builtin.ping")
+PING = ("ansible", "all", "-vvv", "-m", "ansible.builtin.ping")
+
+
+def test_ansible_gets_it_by_no_variable(tmp_path: Path) -> None:
+    """Ansible itself: what it says of its variables has where the password comes from, and sudo gets it."""
+    password = "{{ lookup('pipe', 'id') }} ä"  # noqa: S105 - of a play
+    host = Host(tmp_path)
+    host.asks_for(password)
+    sudo._keep("s", "asked-ada", password)
+    pinged = by_ansible(tmp_path, ["n"], *PING)
     assert '"ping": "pong"' in pinged or "ping: pong" in pinged
-    assert host.noted("tried") == [password.encode()]
-    listed = said("ansible-inventory", "--list") + said(
-        "ansible", "n", "-m", "ansible.builtin.debug", "-a", "var=vars"
-    )
+    assert host.noted("tried") == [password.encode()] * 2, "once before, and for the task"
+    debug = ("ansible", "n", "-m", "ansible.builtin.debug", "-a", "var=vars")
+    listed = by_ansible(tmp_path, ["n"], "ansible-inventory", "--list") + by_ansible(tmp_path, ["n"], *debug)
     for text in (pinged, listed):
         assert "lookup(" not in text
     assert "asked-ada" in listed
+
+
+@pytest.mark.parametrize(("given", "told"), [("right", 1), ("wrong", 1), ("wrong", 0)])
+def test_ansible_has_one_host_try_it_and_the_others_wait(tmp_path: Path, given: str, told: int) -> None:
+    """Five at once; one does not answer and tells nothing. A second command knows what the first learnt."""
+    host, names = Host(tmp_path), [f"n{number}" for number in range(4)]
+    host.asks_for("right")
+    (tmp_path / "ssh").write_text(SSH.replace("exec", '[ "$3" != off ] || exit 255\nexec', 1))
+    sudo._keep("s", "asked-ada", given)
+    said = by_ansible(tmp_path, ["off", *names], *PING)
+    assert said.count("off | UNREACHABLE!") == 1 or given == "right", said
+    if given == "right":
+        assert len(re.findall(r"n\d \| SUCCESS", said)) == 4
+        assert set(host.noted("tried")) == {b"right"}
+        return
+    assert host.noted("tried") == [b"wrong"], "the account may be a central one"
+    assert len(re.findall(r"n\d \| FAILED", said)) == 4
+    words = " ".join(said.split())
+    assert "sudo there does not take the password of ada; it was tried once" in words
+    assert len(re.findall(r"sudo on n\d has refused the password of ada before", words)) >= 3
+    if told:
+        again = " ".join(by_ansible(tmp_path, names, *PING).split())
+        assert "has refused the password of ada before" in again
+        assert host.noted("tried") == [b"wrong"]
+    else:
+        sudo._keep("s", "asked-ada", "right")
+        assert "n0 | SUCCESS" in by_ansible(tmp_path, names, *PING), "another one is tried anew"
 
 
 DECLARED = """

@@ -1,6 +1,10 @@
 """Ansible's sudo, which gets its password from where the declaration says, by way of no variable.
 
 A variable would be printed: by `ansible-inventory`, by `debug`, by whoever looks at `hostvars`.
+
+Ansible asks many hosts side by side, and a wrong password tried on all of them may lock an account. So before
+it gets the password one host tries it alone, by ssh itself, and the others wait for what comes of it
+(`infra.ground.sudo`, whose memory all processes of a run share). Most often `up` or `doctor` has done that.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.become import sudo as plain
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,7 +21,8 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.errors import CausewayError  # noqa: E402 - needs the path set above
-from infra.ground.sudo import password  # noqa: E402 - likewise
+from infra.ground.login import by_ssh  # noqa: E402 - likewise
+from infra.ground.sudo import TRIAL_LIMIT_S, Become  # noqa: E402 - likewise
 
 DOCUMENTATION = f"""{plain.DOCUMENTATION.rstrip().replace("name: sudo", "name: causeway_sudo", 1)}
         causeway_sudo_source:
@@ -26,6 +31,18 @@ DOCUMENTATION = f"""{plain.DOCUMENTATION.rstrip().replace("name: sudo", "name: c
             required: False
             vars:
               - name: causeway_sudo_source
+        causeway_sudo_host:
+            description: The host, as the stack's ssh_config has it.
+            type: string
+            required: False
+            vars:
+              - name: inventory_hostname
+        causeway_sudo_user:
+            description: Who logs in, for what is said of a refusal.
+            type: string
+            required: False
+            vars:
+              - name: ansible_user
 """
 
 
@@ -36,12 +53,33 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
     """
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
-        """As Ansible's, with the password where sudo asks for one. AnsibleError where that is not there."""
+        """As Ansible's, with the password where sudo asks for one.
+
+        AnsibleError where it is not there or was refused, AnsibleConnectionFailure for a host that was to try
+        it and does not answer.
+        """
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         stack, _, source = str(self.get_option("causeway_sudo_source") or "").partition("/")
         if not source or self.get_option("become_pass"):
             return
+        host, user = (str(self.get_option(f"causeway_sudo_{what}") or "") for what in ("host", "user"))
         try:
-            self.set_option("become_pass", password(stack, source))
+            self.set_option("become_pass", proven(Become(stack, host, user, source)))
         except CausewayError as error:
-            raise AnsibleError(f"{error.message}: {error.hint}") from None
+            raise AnsibleError(": ".join(filter(None, (error.message, error.hint)))) from None
+
+
+def proven(becoming: Become) -> str:
+    """The password, once a host has taken it or nobody could tell. CausewayError where one has refused it."""
+
+    def ask(command: str, stdin: str) -> str:
+        try:
+            return by_ssh(becoming.stack, becoming.host, command, stdin=stdin, timeout_s=TRIAL_LIMIT_S)
+        except CausewayError as error:
+            raise AnsibleConnectionFailure(
+                f"sudo's password was to be tried there: {error.message}"
+            ) from None
+
+    if complaint := becoming.prove(ask):
+        raise CausewayError(becoming.in_words(complaint))
+    return becoming.ahead.removesuffix("\n")

@@ -73,9 +73,12 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible has
         stack = self.get_option("stack") or Path(path).absolute().parent.name
         try:
             contract = read_contract(stack, self.get_option("contract"))
+            from infra.ground import sudo
             from infra.inventory.groups import inventory_data
 
             data = inventory_data(contract, ROOT)
+            if any(region.sudo_source for region in contract.regions.values()):
+                sudo.share()  # before Ansible forks a process for each host
         except CausewayError as error:
             stop(f"{error.message}: {error.hint}")
         except ImportError as error:
