@@ -103,6 +103,11 @@ class AdoptSpec(Spec):
     """Logins by password; kept, they and root's login are as sshd's other files have them."""
     unattended_upgrades: Literal["set", "keep"] = "set"
     """Updates that install themselves. Kept, GPU driver and kernel are held back by nothing of ours."""
+    resolver: Literal["set", "keep"] = "set"
+    """`/etc/resolv.conf` and systemd-resolved, which a discovery has ask it for `.consul`.
+
+    Kept, the nodes find names of the discovery by its own port only, and each other by `/etc/hosts`.
+    """
 
 
 class ExistingProvider(ProviderTraits, Spec):

@@ -219,6 +219,8 @@ KEPT: list[tuple[dict[str, str], str, dict[str, Any]]] = [
      {"files": {"/etc/default/locale": "theirs"}, "lines": {"/etc/default/locale": ["LANG=de_DE.UTF-8"]}}),
     ({"passwords": "keep"}, "logins: by password stay as sshd's other files have them", {}),
     ({"unattended_upgrades": "keep"}, "updates: unattended upgrades stay as they are", {}),
+    ({"resolver": "keep"}, "resolver: NetworkManager stays as it is, and asks nobody of ours",
+     {"resolver": "NetworkManager"}),
 ]  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """Which role variables a contract becomes, and on which groups they stand."""
 
+import json
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from infra.capabilities import host_variables
+from infra.capabilities import host_variables, roles
 from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
@@ -267,6 +268,29 @@ def test_each_region_is_a_datacenter_that_knows_the_others_servers() -> None:
     assert tokyo["consul_wan_servers"] == {"east": ["10.82.16.0"]}
     assert shanghai["consul_wan_servers"] == {"tokyo": servers}
     assert role_hosts(contract, "consul") == tuple(contract.hosts)
+
+
+@pytest.mark.parametrize("keeping", [(), ("munich",), ("tokyo",), ("munich", "tokyo")])
+def test_where_the_resolver_is_kept_each_node_has_all_names_itself(keeping: tuple[str, ...]) -> None:
+    data = load_spec(GOOD / "existing-names.yaml").model_dump(mode="json") | {"discovery": {"kind": "consul"}}
+    (munich,) = data["regions"]
+    tokyo = json.loads(json.dumps(munich).replace("munich", "tokyo").replace("192.168.20.", "192.168.21."))
+    for pool in tokyo["pools"]:
+        for host in pool["hosts"]:
+            host["name"] = None
+    data["regions"].append(tokyo)
+    for region in data["regions"]:
+        region["provider"]["adopt"] = {"resolver": "keep" if region["name"] in keeping else "set"}
+    contract = contract_of(ClusterSpec.model_validate(data))
+    for name in ("munich", "tokyo"):
+        own = role_variables(contract)[f"region_{name}"]
+        assert own.get("consul_dns") == ("none" if name in keeping else None)
+        # Left out, the role takes every host of the inventory.
+        assert ("base_hosts_entries" in own) is (name not in keeping)
+        assert not [one for one in own if one.startswith("base_adopt")]
+    read = roles()["base"].reads
+    assert read is not None
+    assert (read(contract) is not None) is bool(keeping), "a node that comes is written into their /etc/hosts"
 
 
 def test_a_kind_of_node_may_register_what_its_nodes_run() -> None:

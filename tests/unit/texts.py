@@ -36,6 +36,7 @@ MACHINES: dict[str, Any] = {
                 "adopt": {
                     "hostname": "keep", "hosts_file": "managed_block", "time_servers": "keep",
                     "timezone": "keep", "locale": "keep", "passwords": "keep", "unattended_upgrades": "keep",
+                    "resolver": "keep",
                 },
                 "ssh_jump": [{"address": "bastion.example.org", "ssh_user": "ada", "host_key": f"{KEY} its"}],
             },

@@ -1,5 +1,6 @@
 """The variables of role `base`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from infra.capabilities.base.section import BaseSection
@@ -12,14 +13,22 @@ from infra.ground.groups import group_name
 
 
 def _addresses(contract: Contract) -> dict[str, str] | None:
-    """Of all nodes, where nobody answers for their names and each has them all in its /etc/hosts."""
-    if contract.section(DiscoverySection):
+    """Of all nodes, where nobody answers for their names and some have them all in their /etc/hosts."""
+    if all(map(_answers(contract), contract.regions)):
         return None
     return {name: str(host.address) for name, host in contract.hosts.items()}
 
 
+def _answers(contract: Contract) -> Callable[[str], bool]:
+    """Of a region, whether a discovery answers for the names of nodes there."""
+    section = contract.section(DiscoverySection)
+    return lambda region: section is not None and section.datacenters[region].resolver == "set"
+
+
 ALL = AdoptSpec()
 """As the role's own defaults have it."""
+OTHERS = ("resolver",)
+"""What is another role's to keep."""
 ROLES = (
     Role(
         "base",
@@ -47,8 +56,12 @@ def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, An
         "base_ntp_region_servers": [str(contract.hosts[host].address) for host in region.time_servers],
         "base_ntp_allow": [str(contract.regions[name].cidr)],
     }
-    variables |= {f"base_adopt_{what}": how for what, how in region.adopt if how != getattr(ALL, what)}
-    if contract.section(DiscoverySection):
+    variables |= {
+        f"base_adopt_{what}": how
+        for what, how in region.adopt
+        if what not in OTHERS and how != getattr(ALL, what)
+    }
+    if _answers(contract)(name):
         # The discovery knows all others. These stay known without it: its servers, who keeps the time.
         variables["base_hosts_entries"] = _control_nodes(name, contract)
     if section.authorized_keys:

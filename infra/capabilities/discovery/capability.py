@@ -37,6 +37,7 @@ class Discovery(Capability[DiscoverySection]):
             datacenters[region.name] = Datacenter(
                 name=servers.datacenter(declared, region.name),
                 servers=tuple(control[: servers.server_count(declared, region)]),
+                resolver=region.adopt.resolver,
             )
         return DiscoverySection(
             kind=declared.kind,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from infra.capabilities.discovery.section import DiscoverySection
 from infra.ground.contract import Contract
 from infra.ground.machine import Finding, Look, Machine, adopted, fine, in_the_way
 
@@ -13,7 +14,7 @@ REWRITE = ("NetworkManager", "dhclient", "dhcpcd", "resolvconf", "cloud-init")
 
 def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
     """One agent on a machine, and names that end in .consul asked there."""
-    del contract, host
+    place = contract.need(DiscoverySection).datacenters[contract.region_of(host)]
     strange = [
         path
         for path, whose in machine.files.items()
@@ -29,9 +30,12 @@ def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
         yield in_the_way("Consul", says, f"move them out of {FOLDER}")
     else:
         yield fine("Consul", "none of somebody's")
-    if machine.resolver in REWRITE:
+    if place.resolver == "keep":
+        stays = machine.resolver or "/etc/resolv.conf"
+        yield adopted("resolver", f"{stays} stays as it is, and asks nobody of ours")
+    elif machine.resolver in REWRITE:
         says = f"{machine.resolver} writes /etc/resolv.conf, and takes out what role consul puts there"
-        yield in_the_way("resolver", says, "install systemd-resolved, or set consul_dns to none")
+        yield in_the_way("resolver", says, "install systemd-resolved, or adopt `resolver: keep`")
     elif machine.resolver:
         yield adopted("resolver", f"{machine.resolver} stays, and asks Consul for .consul")
 

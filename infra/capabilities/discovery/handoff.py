@@ -44,7 +44,8 @@ def _datacenter(region: str, contract: Contract, section: DiscoverySection) -> d
         name: [str(contract.hosts[host].address) for host in datacenter.servers]
         for name, datacenter in section.datacenters.items()
     }
-    return {
+    own: dict[str, Any] = {"consul_dns": "none"} if section.datacenters[region].resolver == "keep" else {}
+    return own | {
         "consul_datacenter": section.datacenters[region].name,
         "consul_primary_datacenter": section.datacenters[section.primary].name,
         "consul_server_addresses": addresses[region],

@@ -20,6 +20,8 @@ class Datacenter(Part):
     name: str
     servers: tuple[str, ...]
     """Hosts, in declared order."""
+    resolver: Literal["set", "keep"] = "set"
+    """Whether the region's nodes ask it by the resolver that all their programs use."""
 
 
 class Service(Part):
