@@ -2,7 +2,7 @@
 
 from infra.declaration.acceptance import AcceptanceSpec, BreakerSpec, PoolAcceptanceSpec
 from infra.declaration.cluster import ClusterSpec, LeaveSpec
-from infra.declaration.containers import ContainerRuntimeSpec, RegistrySpec
+from infra.declaration.containers import ContainerRuntimeSpec, ImageCacheSpec, ImageRegistrySpec, RegistrySpec
 from infra.declaration.discovery import ConsulDiscovery, DiscoverySpec
 from infra.declaration.fabric import FabricSpec, RoceSpec, SwitchAsic, SwitchSpec
 from infra.declaration.gpu import GpuHostSpec, GpuSourceSpec, GpuStackSpec, MigSpec
@@ -50,6 +50,8 @@ __all__ = [
     "GpuHostSpec",
     "GpuSourceSpec",
     "GpuStackSpec",
+    "ImageCacheSpec",
+    "ImageRegistrySpec",
     "JumpSpec",
     "LeaveSpec",
     "LinkEndSpec",

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from infra.declaration.acceptance import AcceptanceSpec
 from infra.declaration.base import KeyLine, Spec
+from infra.declaration.containers import ImageRegistrySpec
 from infra.declaration.discovery import DiscoverySpec
 from infra.declaration.energy import EnergySpec
 from infra.declaration.link import WanLinkSpec
@@ -47,6 +48,8 @@ class ClusterSpec(Spec):
     """How often things fail and what a job does about it; unset means that it is not planned."""
     storage: tuple[StorageSpec, ...] = ()
     """What regions keep, and export to their nodes."""
+    registries: tuple[ImageRegistrySpec, ...] = ()
+    """Regions' registries of container images."""
     leave: tuple[LeaveSpec, ...] = ()
     """Consent: roles that are declared no more, and may be taken off hosts although something is lost."""
     waves: tuple[tuple[str, ...], ...] = ()

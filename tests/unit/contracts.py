@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The default stack, with a fabric, a GPU stack, NFS, a Grafana in Tokyo, a tunnel between gateways."""
+    """The default stack, with a fabric, a GPU stack, NFS, a registry, a Grafana in Tokyo, a tunnel."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
     for region in data["regions"]:
         region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
@@ -35,6 +35,9 @@ def declared() -> dict[str, Any]:
     exports = [{"kind": "nfs", "name": "users", "quota_gib": 1}]
     home = {"name": "home", "region": "tokyo", "kind": "nfs", "pools": ["files"], "backing": {"kind": "file"}}
     data["storage"].append({**home, "exports": exports})
+    hub = {"name": "docker.io", "url": "https://registry-1.docker.io"}
+    images = {"name": "images.tokyo", "region": "tokyo", "pool": "files", "caches": [hub]}
+    data["registries"] = [images]
     data["monitoring"]["grafana"] = {"key_file": "grafana.asc"}
     return data
 

@@ -457,6 +457,11 @@ UNTOLD = {
         "/etc/containers/certs.d/{{ item.1 | split('/') | first }}/ca.crt",
         "/etc/containerd/certs.d/{{ item.name }}/ca.crt",
     },
+    "registry": {
+        "{{ __registry_folder }}/instances/{{ item.name }}.yml",  # named by what it keeps
+        "{{ __registry_folder }}/authorities/{{ item.name }}/ca.pem",
+        "{{ pki_authority_certificate }}",  # none there
+    },
     "nfs_server": {"{{ item.dest }}", "/etc/systemd/system/{{ item.dest }}"},  # of the engine that serves
     "alertmanager": {"/etc/prometheus/causeway-receivers/{{ item }}"},
     "grafana": {"{{ __grafana_dashboards }}/{{ item.name }}"},  # in a folder of our own

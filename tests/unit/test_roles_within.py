@@ -112,6 +112,7 @@ def test_a_helpers_variables_count_for_its_users(contract: Contract, monkeypatch
     after = role_inputs(contract, {})
     assert {role for role, value in before["tokyo-gpu-0"].items() if after["tokyo-gpu-0"][role] != value} == {
         "consul",
+        "container_runtime",
         "log_shipper",
         "node_exporter",
     }

@@ -1,15 +1,28 @@
-"""What runs containers on nodes."""
+"""What runs containers on nodes, and the registries that regions have of images."""
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from infra.capabilities.containers.rules import RULES
-from infra.capabilities.containers.section import ContainersSection, Registry, Runtime
-from infra.declaration import ClusterSpec, NodePoolSpec
+from infra.capabilities.containers.section import (
+    PULL,
+    PUSH,
+    Cache,
+    ContainersSection,
+    Registry,
+    Runtime,
+    Server,
+)
+from infra.declaration import ClusterSpec, ImageRegistrySpec, NodePoolSpec
 from infra.declaration.containers import ContainerRuntimeSpec
-from infra.ground.capability import Capability, Planned, Report
+from infra.ground.capability import Capability, Planned, Report, SecretKind
+from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet, Ports
 from infra.ground.nodes import pool_key
+from infra.ground.remote import PORTS
 
 
 class Containers(Capability[ContainersSection]):
-    """Where a pool declares `container_runtime`."""
+    """Where a pool declares `container_runtime`, or `registries` are declared."""
 
     name = "containers"
     rules = RULES
@@ -22,13 +35,81 @@ class Containers(Capability[ContainersSection]):
             for pool in region.pools
             if pool.container_runtime is not None
         }
-        return ContainersSection(pools=pools) if pools else None
+        servers = tuple(_server(one, planned) for one in spec.registries)
+        return ContainersSection(pools=pools, servers=servers) if pools or servers else None
+
+    def endpoints(self, plan: ContainersSection, planned: Planned) -> tuple[Endpoint, ...]:
+        """Nodes that run containers pull, and registries from each other; anybody may come to push."""
+        pulls = HostSet(pools=tuple(plan.pools), hosts=tuple(one.host for one in plan.servers))
+        return tuple(
+            Endpoint(
+                f"registry-{use}-{one.region}",
+                HostSet(hosts=(one.host,)),
+                (Ports.one(port),),
+                "replication",
+                sources=sources,
+            )
+            for one in plan.servers
+            for use, port, sources in (("pull", PULL, pulls), ("push", PUSH, EVERYONE))
+            if use == "pull" or one.push_username
+        )
+
+    def destinations(self, plan: ContainersSection) -> tuple[Destination, ...]:
+        """The registries of which ours keep what is pulled."""
+        return tuple(
+            Destination(
+                f"registry-{one.region}-{cache.name}",
+                HostSet(hosts=(one.host,)),
+                str(found.hostname),
+                found.port or PORTS[found.scheme],
+            )
+            for one in plan.servers
+            for cache in one.caches
+            for found in (urlsplit(cache.url),)
+        )
+
+    def secrets(self, plan: ContainersSection) -> Mapping[str, SecretKind]:
+        """The registries' authority, and passwords."""
+        return plan.secrets()
+
+    def given(self, spec: ClusterSpec) -> Mapping[str, str]:
+        """Of who pushes, and by which other registries are asked."""
+        return {
+            path: secret
+            for index, one in enumerate(spec.registries)
+            for path, secret in (
+                (f"registries[{index}].push.password_secret", one.push.password_secret if one.push else None),
+                *(
+                    (f"registries[{index}].caches[{number}].password_secret", cache.password_secret)
+                    for number, cache in enumerate(one.caches)
+                ),
+            )
+            if secret
+        }
 
     def report(self, plan: ContainersSection) -> Report:
-        """A line for each pool."""
-        lines = ["Containers"]
+        """A line for each pool, and for each registry."""
+        data = plan.model_dump(mode="json")
+        lines = ["Containers"] if plan.pools else []
         lines += [f"  {key}: {in_words(one)}" for key, one in plan.pools.items()]
-        return Report("\n".join(lines), {"containers": plan.model_dump(mode="json")["pools"]})
+        lines += [registry_in_words(one, plan) for one in plan.servers]
+        found = {"containers": data["pools"]} if plan.pools else {}
+        return Report("\n".join(lines), found | ({"registries": data["servers"]} if plan.servers else {}))
+
+
+def _server(declared: ImageRegistrySpec, planned: Planned) -> Server:
+    host, *_ = planned.pool_nodes(declared.region, declared.pool)
+    return Server(
+        name=declared.name,
+        region=declared.region,
+        host=host.name,
+        storage_path=declared.storage_path,
+        caches=tuple(Cache(**one.model_dump()) for one in declared.caches),
+        push_username=declared.push.username if declared.push else None,
+        push_secret=declared.push.password_secret if declared.push else None,
+        untagged_days=declared.retention.untagged_days,
+        tagged_days=declared.retention.tagged_days,
+    )
 
 
 def _runtime(declared: ContainerRuntimeSpec, pool: NodePoolSpec) -> Runtime:
@@ -48,6 +129,16 @@ def in_words(runtime: Runtime) -> str:
     gpus = f"{runtime.gpus} GPUs or parts of them by CDI" if runtime.gpus else "no GPUs by CDI"
     where = f" in {runtime.storage_path}" if runtime.storage_path else ""
     return "; ".join([f"{runtime.engine}{where}", gpus, *mirrored])
+
+
+def registry_in_words(one: Server, plan: ContainersSection) -> str:
+    """A registry: who serves it, what it holds, what goes."""
+    kept = [cache.name for cache in one.caches] + [peer.name for peer in plan.peers(one)]
+    images = f"images that {one.push_username} pushes" if one.push_username else "no images of its own"
+    goes = f"untagged images go after {one.untagged_days} days"
+    goes += f", tags after {one.tagged_days}" if one.tagged_days else ""
+    caches = f"; keeps what is pulled of {', '.join(kept)}" if kept else ""
+    return f"Registry {one.name} on {one.host}: {images}{caches}\n  {goes}, in {one.storage_path}"
 
 
 CAPABILITY = Containers()

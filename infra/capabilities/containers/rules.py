@@ -1,12 +1,13 @@
-"""Container engines: registries by one name each, a folder of their own."""
+"""Container engines and registries: by one name each, with a folder of their own."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from infra.declaration import ClusterSpec
-from infra.ground.problem import Problem, Severity, show
-from infra.ground.rule import pools
+from infra.declaration import ClusterSpec, ImageCacheSpec, NodePoolSpec
+from infra.ground.problem import Problem, Severity, nearest, show
+from infra.ground.remote import URL, secret_name
+from infra.ground.rule import Rule, pools
 
 SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
@@ -51,13 +52,121 @@ class ImagesHaveAPlace:
             folder = pool.container_runtime.storage_path if pool.container_runtime else None
             if folder is None:
                 continue
-            at = f"{path}.container_runtime.storage_path"
-            if not FOLDER.fullmatch(folder) or folder.split("/")[1] in SYSTEM:
-                message = f"{show(folder)} is not a whole path to a folder that images may fill"
-                yield Problem(at, message, show(folder), suggestion="/srv/containers")
-            elif pool.scratch and f"{folder}/".startswith(f"{pool.scratch.path.rstrip('/')}/"):
-                message = f"{show(folder)} is in the pool's scratch, which is cleaned"
-                yield Problem(at, message, show(folder), suggestion="/srv/containers")
+            yield from _folder(f"{path}.container_runtime.storage_path", folder, pool, "/srv/containers")
 
 
-RULES = (RegistriesAreNamedOnce(), ImagesHaveAPlace())
+def _overlap(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+
+
+def _folder(at: str, folder: str, pool: NodePoolSpec, suggestion: str) -> Iterator[Problem]:
+    if not FOLDER.fullmatch(folder) or folder.split("/")[1] in SYSTEM:
+        message = f"{show(folder)} is not a whole path to a folder that images may fill"
+        yield Problem(at, message, show(folder), suggestion=suggestion)
+    elif pool.scratch and f"{folder}/".startswith(f"{pool.scratch.path.rstrip('/')}/"):
+        message = f"{show(folder)} is in the pool's scratch, which is cleaned"
+        yield Problem(at, message, show(folder), suggestion=suggestion)
+
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9-]*[a-z0-9])+")
+"""A registry without a port: engines tell it from a user's name by its dot."""
+
+
+class ARegionHasOneRegistry:
+    """A registry stands on a node of its region, under a name that images can have."""
+
+    id: ClassVar[str] = "registries-places"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Regions and pools that are not there, regions with two, names that two have, folders of others."""
+        regions = {region.name: region for region in spec.regions}
+        places, names = set[str](), set[str]()
+        for index, one in enumerate(spec.registries):
+            at = f"registries[{index}]"
+            if one.name in names:
+                message = f"{show(one.name)} is the name of another registry"
+                yield Problem(f"{at}.name", message, show(one.name))
+            names.add(one.name)
+            if one.region in places:
+                message = f"region {show(one.region)} has a registry already"
+                yield Problem(f"{at}.region", message, show(one.region), hint="put its caches into one")
+            places.add(one.region)
+            if one.region not in regions:
+                yield _unknown(f"{at}.region", one.region, "a region", regions)
+                continue
+            found = {pool.name: pool for pool in regions[one.region].pools}
+            if one.pool not in found:
+                yield _unknown(f"{at}.pool", one.pool, f"a pool of region {one.region}", found)
+            else:
+                pool, place = found[one.pool], f"{at}.storage_path"
+                yield from _folder(place, one.storage_path, pool, "/srv/registry")
+                engine = pool.container_runtime.storage_path if pool.container_runtime else None
+                if engine and _overlap(one.storage_path, engine):
+                    message = f"{show(one.storage_path)} is where pool {pool.name} keeps its containers"
+                    yield Problem(place, message, show(one.storage_path), suggestion="/srv/registry")
+
+
+class CachesAreAsked:
+    """What is kept of other registries has one name, and a URL and password by which it is asked."""
+
+    id: ClassVar[str] = "registries-caches"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Names that come twice or are one of ours, URLs that are none, names without a password."""
+        own = {one.name for one in spec.registries}
+        for index, one in enumerate(spec.registries):
+            at = f"registries[{index}]"
+            if not NAME.fullmatch(one.name):
+                yield Problem(f"{at}.name", f"{show(one.name)} {NO_NAME}", show(one.name))
+            if one.push:
+                yield from secret_name(f"{at}.push.password_secret", one.push.password_secret)
+            if not one.push and not one.caches:
+                message = f"{one.name} holds nothing: nobody pushes, and there is no cache"
+                yield Problem(at, message, hint="declare push, or caches")
+            seen = set[str]()
+            for number, cache in enumerate(one.caches):
+                yield from _cache(f"{at}.caches[{number}]", cache, seen, own)
+                seen.add(cache.name)
+
+
+NO_NAME = "is not a name with a dot and without a port, such as images.tokyo"
+
+
+def _cache(at: str, cache: ImageCacheSpec, seen: set[str], own: set[str]) -> Iterator[Problem]:
+    if cache.name in own:
+        message = f"{show(cache.name)} is a registry of this cluster: what is pulled of it is kept anyway"
+        yield Problem(f"{at}.name", message, show(cache.name), hint="leave it out")
+    elif cache.name in seen:
+        yield Problem(f"{at}.name", f"{show(cache.name)} is cached twice", show(cache.name))
+    elif not NAME.fullmatch(cache.name):
+        yield Problem(f"{at}.name", f"{show(cache.name)} {NO_NAME}", show(cache.name))
+    if "@" in cache.url:
+        # It is not repeated: it may have the password.
+        message = "holds a user's name, and a declaration holds no secret"
+        yield Problem(f"{at}.url", message, hint="declare username and password_secret beside it")
+    elif not URL.fullmatch(cache.url) or "?" in cache.url:
+        message = f"{show(cache.url)} is not a registry's URL: http or https, a host's name or IPv4 address"
+        yield Problem(f"{at}.url", message, show(cache.url))
+    elif cache.password_secret and cache.url.startswith("http://"):
+        message = "sends the password readable to whoever listens on the way"
+        yield Problem(f"{at}.url", message, hint="declare https, or no user and no password")
+    if cache.password_secret is not None:
+        yield from secret_name(f"{at}.password_secret", cache.password_secret)
+    if bool(cache.username) != bool(cache.password_secret):
+        missing = "password_secret" if cache.username else "username"
+        yield Problem(at, f"has no {missing}", hint="a registry asks for both, or for none")
+
+
+def _unknown(at: str, name: str, what: str, known: Iterable[str]) -> Problem:
+    there = list(known)
+    return Problem(at, f"{show(name)} is not {what}", show(name), suggestion=nearest(name, there))
+
+
+RULES: tuple[Rule, ...] = (
+    RegistriesAreNamedOnce(),
+    ImagesHaveAPlace(),
+    ARegionHasOneRegistry(),
+    CachesAreAsked(),
+)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask
+from tests.verify.support import Expect, VerdictRecorder, ask, knock
 
 pytestmark = pytest.mark.deadline(120)
 
@@ -133,7 +133,7 @@ def test_mirrors_are_asked_first(host: Host, expect: Expect, verdict: VerdictRec
         verdict.not_declared("no registry has a mirror")
     if expect.container_runtime_engine == "podman":
         known = json.loads(host.check_output("podman info --format json"))["registries"]
-        found = {name: [each["Location"] for each in known[name]["Mirrors"]] for name in wanted}
+        found = {name: [each["Location"] for each in known[name]["Mirrors"] or ()] for name in wanted}
     else:
         assert 'config_path = "/etc/containerd/certs.d"' in host.check_output("containerd config dump")
         files = {
@@ -150,6 +150,20 @@ def test_mirrors_are_asked_first(host: Host, expect: Expect, verdict: VerdictRec
     assert found == wanted
     if expect.container_runtime_engine == "containerd":
         verdict.rendered("containerd reads these files at each pull, and tells nobody what it read")
+
+
+def test_the_clusters_own_registries_let_this_node_in(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    """With its certificate, and not without."""
+    if not expect.container_runtime_own:
+        verdict.not_declared("the cluster has no registry")
+    authority, certificate, key = (
+        f"/etc/causeway-containers/{name}.pem" for name in ("authority", "certificate", "key")
+    )
+    for place in expect.container_runtime_own:
+        assert knock(host, authority, f"https://{place}/v2/", certificate, key).get("status") == 200, place
+        assert "refused" in knock(host, authority, f"https://{place}/v2/"), place
 
 
 @pytest.mark.experiment

@@ -1,4 +1,4 @@
-"""A registry of one image, below a path, by TLS: CERTIFICATE KEY ADDRESS PORT."""
+"""A registry of one image, by itself and below a path, by TLS: CERTIFICATE KEY ADDRESS PORT."""
 
 import hashlib
 import io
@@ -50,13 +50,16 @@ IMAGE = json.dumps(
         "layers": [part("application/vnd.oci.image.layer.v1.tar", LAYER)],
     }
 ).encode()
-TOP = "/v2/hub/library/probe"
-FOUND = {
-    "/v2/": ("application/json", b"{}"),
-    f"{TOP}/manifests/1": (MANIFEST, IMAGE),
-    f"{TOP}/manifests/{digest(IMAGE)}": (MANIFEST, IMAGE),
-    f"{TOP}/blobs/{digest(CONFIG)}": ("application/octet-stream", CONFIG),
-    f"{TOP}/blobs/{digest(LAYER)}": ("application/octet-stream", LAYER),
+TOPS = ("/v2/library/probe", "/v2/hub/library/probe")
+FOUND = {"/v2/": ("application/json", b"{}")} | {
+    f"{top}/{path}": content
+    for top in TOPS
+    for path, content in (
+        ("manifests/1", (MANIFEST, IMAGE)),
+        (f"manifests/{digest(IMAGE)}", (MANIFEST, IMAGE)),
+        (f"blobs/{digest(CONFIG)}", ("application/octet-stream", CONFIG)),
+        (f"blobs/{digest(LAYER)}", ("application/octet-stream", LAYER)),
+    )
 }
 
 
