@@ -294,25 +294,32 @@ def _is_there(store: Store, repository: str) -> bool:
 # Who pushes
 
 
-def line(monkeypatch: pytest.MonkeyPatch, user: str, password: str, file: Path) -> str:
+def line(monkeypatch: pytest.MonkeyPatch, user: str, password: str, authority: Path) -> str:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(password.encode())))
-    return str(registry.password(user, file))
+    return str(registry.password(user, authority))
 
 
-def test_a_hash_that_fits_stays_and_another_one_does_not(
+def test_a_password_has_one_line_in_a_stack_and_another_one_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "htpasswd"
-    first = line(monkeypatch, "push", "sesame\n", file)
+    authority, other = tmp_path / "authority.pem", tmp_path / "other.pem"
+    authority.write_text("one")
+    other.write_text("another")
+    first = line(monkeypatch, "push", "sesame", authority)
     assert first.startswith("push:$2b$10$")
-    assert "sesame" not in first
-    file.write_text(f"{first}\n")
-    assert line(monkeypatch, "push", "sesame", file) == first
-    assert line(monkeypatch, "push", "sesame2", file) != first
-    assert line(monkeypatch, "other", "sesame", file).startswith("other:$2b$")
-    for broken in ("push:sesame", "push", "", "push:$2b$10$short"):
-        file.write_text(broken)
-        assert line(monkeypatch, "push", "sesame", file).startswith("push:$2b$10$")
+    assert line(monkeypatch, "push", "sesame\n", authority) == first, "a line's end is none of it"
+    hashes = {
+        line(monkeypatch, *words).partition(":")[2]
+        for words in (
+            ("push", "sesame", authority),
+            ("push", "sesame2", authority),
+            ("other", "sesame", authority),
+            ("push", "sesame", other),
+        )
+    }
+    assert len(hashes) == 4
+    salts = {text[:28] for text in hashes}
+    assert len(salts) == 3, "a salt tells nothing of the password"
 
 
 def test_metrics_say_who_answers_and_when_it_was_retained(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Looks after a region's registry of images.
 
-causeway-registry password USER FILE   the line of FILE for USER; the password comes by standard input
+causeway-registry password USER FILE   who may push, in a line, salted by FILE; the password by standard input
 causeway-registry retain SETTINGS      take away what is old, then what nothing names; nobody pushes meanwhile
 causeway-registry look SETTINGS        leave the registry's state as metrics
 
@@ -11,12 +11,11 @@ is made of for untagged ones (distribution issue 3178): what is untagged is told
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import hashlib
 import http.client
 import json
 import os
-import secrets
 import shutil
 import socket
 import subprocess
@@ -47,14 +46,14 @@ def hashed(password: bytes, salt: str) -> str:
     return found.decode()
 
 
-def password(user: str, file: Path) -> str:
-    """The line that is there where it fits, else a new one."""
+def password(user: str, authority: Path) -> str:
+    """The same line each time, so that one that somebody changed can be brought back.
+
+    The salt is of the authority, which is another one in each stack; one of the password would tell of it.
+    """
     given = sys.stdin.buffer.read().rstrip(b"\r\n")
-    with contextlib.suppress(OSError, ValueError):
-        name, known = file.read_text().strip().split(":", 1)
-        if name == user and known.startswith("$2b$") and hashed(given, known) == known:
-            return f"{user}:{known}"
-    salt = "".join(secrets.choice(ALPHABET) for _ in range(21)) + "."
+    mixed = hashlib.sha256(user.encode() + b"\0" + authority.read_bytes()).digest()
+    salt = "".join(ALPHABET[byte % 64] for byte in mixed[:21]) + "."
     return f"{user}:{hashed(given, f'$2b${ROUNDS:02}${salt}')}"
 
 
