@@ -257,7 +257,8 @@ DRIFTS = {
             + LOOK,
         )),
         ("timekeeping", "chrony.service", "chronyc add server 192.0.2.9"),
-        ("timekeeping", "chrony.service", "chronyc offline"),
+        # By its address: one whose name is not known yet is offline once it is.
+        ("timekeeping", "chrony.service", "chronyc add server 192.0.2.8 && chronyc offline 192.0.2.8"),
         ("group", "truth", "gpasswd --add daemon truth"),
         ("unit", "ssh.service", "systemctl mask -q --runtime {}"),
         ("effective", "sysctl's files", "mkdir -p /run/sysctl.d && echo 'a.b = 1' > /run/sysctl.d/0.conf"),
