@@ -107,7 +107,11 @@ RECORDED = [
     ),
     (
         task("hostname", name="tokyo-gpu-0"),
-        {("hostname", "hostname"): {"live": "tokyo-gpu-0"}, ("traffic", "all"): {}},
+        {
+            ("hostname", "hostname"): {"live": "tokyo-gpu-0"},
+            ("interfaces", "all"): {},
+            ("traffic", "all"): {},
+        },
     ),
     (
         task("community.general.locale_gen", name=["ja_JP.UTF-8"]),

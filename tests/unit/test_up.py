@@ -100,5 +100,5 @@ def test_pulumi_knows_the_stack_before_its_secrets_are_asked_for(
         monkeypatch.setattr(up, name, value)
     monkeypatch.setattr(kept_resources, "put_back", lambda _stack: None)
     with pytest.raises(CausewayError, match="does not stand as declared"):
-        up.run(argparse.Namespace(stack="s", dry_run=False))
+        up.run(argparse.Namespace(stack="s", dry_run=False, measure=None))
     assert done == ["key", "select", "look", "up"]

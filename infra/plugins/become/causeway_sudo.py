@@ -3,8 +3,9 @@
 A variable would be printed: by `ansible-inventory`, by `debug`, by whoever looks at `hostvars`.
 
 Ansible asks many hosts side by side, and a wrong password tried on all of them may lock an account. So before
-it gets the password one host tries it alone, by ssh itself, and the others wait for what comes of it
+it uses the password one host tries it alone, by ssh itself, and the others wait for what comes of it
 (`infra.ground.sudo`, whose memory all processes of a run share). Most often `up` or `doctor` has done that.
+Tasks that reach no host, as `set_fact`, have this plugin set up as well: nothing is tried for them.
 """
 
 from __future__ import annotations
@@ -52,25 +53,49 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
     For Mitogen and in commands it is `sudo`, by the name that the class inherits.
     """
 
-    def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
-        """As Ansible's, with the password where sudo asks for one.
+    _becoming: Become | None = None
 
-        AnsibleError where it is not there or was refused, AnsibleConnectionFailure for a host that was to try
-        it and does not answer.
-        """
+    def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
+        """As Ansible's, with the password where sudo asks for one; AnsibleError where that is not there."""
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         stack, _, source = str(self.get_option("causeway_sudo_source") or "").partition("/")
         if not source or self.get_option("become_pass"):
             return
         host, user = (str(self.get_option(f"causeway_sudo_{what}") or "") for what in ("host", "user"))
+        self._becoming = Become(stack, host, user, source)
         try:
-            self.set_option("become_pass", proven(Become(stack, host, user, source)))
+            self.set_option("become_pass", self._becoming.ahead.removesuffix("\n"))
         except CausewayError as error:
-            raise AnsibleError(": ".join(filter(None, (error.message, error.hint)))) from None
+            raise told(error) from None
+
+    def get_option(self, option: str, hostvars: Any = None, playcontext: Any = None) -> Any:
+        """As Ansible's. Who says for which play it asks is about to use it: Mitogen, as it connects."""
+        if option == "become_pass" and playcontext is not None:
+            self._prove()
+        return super().get_option(option, hostvars, playcontext)
+
+    def build_become_command(self, cmd: str, shell: Any) -> str:
+        """As Ansible's: the password is used next."""
+        self._prove()
+        return str(super().build_become_command(cmd, shell))
+
+    def _prove(self) -> None:
+        """AnsibleError where the password was refused, AnsibleConnectionFailure where nobody could try it."""
+        if self._becoming is None:
+            return
+        try:
+            prove(self._becoming)
+        except CausewayError as error:
+            raise told(error) from None
 
 
-def proven(becoming: Become) -> str:
-    """The password, once a host has taken it or nobody could tell. CausewayError where one has refused it."""
+def told(error: CausewayError) -> AnsibleError:
+    """The same, as Ansible shows it."""
+    return AnsibleError(": ".join(filter(None, (error.message, error.hint))))
+
+
+def prove(becoming: Become) -> None:
+    """Have one host try the password, unless that is done. CausewayError where it was refused."""
 
     def ask(command: str, stdin: str) -> str:
         try:
@@ -82,4 +107,3 @@ def proven(becoming: Become) -> str:
 
     if complaint := becoming.prove(ask):
         raise CausewayError(becoming.in_words(complaint))
-    return becoming.ahead.removesuffix("\n")
