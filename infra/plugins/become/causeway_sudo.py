@@ -63,10 +63,7 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
             return
         host, user = (str(self.get_option(f"causeway_sudo_{what}") or "") for what in ("host", "user"))
         self._becoming = Become(stack, host, user, source)
-        try:
-            self.set_option("become_pass", self._becoming.ahead.removesuffix("\n"))
-        except CausewayError as error:
-            raise told(error) from None
+        self._take()
 
     def get_option(self, option: str, hostvars: Any = None, playcontext: Any = None) -> Any:
         """As Ansible's. Who says for which play it asks is about to use it: Mitogen, as it connects."""
@@ -87,6 +84,15 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
             prove(self._becoming)
         except CausewayError as error:
             raise told(error) from None
+        self._take()  # another host may have been refused meanwhile
+
+    def _take(self) -> None:
+        """AnsibleError where the password is not known, or was refused somewhere."""
+        if self._becoming is not None:
+            try:
+                self.set_option("become_pass", self._becoming.ahead.removesuffix("\n"))
+            except CausewayError as error:
+                raise told(error) from None
 
 
 def told(error: CausewayError) -> AnsibleError:
