@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +15,7 @@ from infra.components import replacing
 from infra.components.access_key import SshKeyLifecycle
 from infra.components.holding import consent
 from infra.components.inventory_files import standing_contract
+from infra.declaration import ClusterSpec
 from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.ground import ssh
 from infra.ground.contract import Contract
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _build(arguments: argparse.Namespace) -> ExitCode:
-    contract = _contract(arguments.stack)
+    contract = _contract(_spec(arguments.stack), arguments.stack)
     image = build.ensure(contract, arguments.pool, _say)
     packages, size_gib = len(image.manifest["packages"]), image.manifest["root"]["size_bytes"] / GIB
     print(f"image {image.name} of the pool {arguments.pool}: {packages} packages, {size_gib:.2f} GiB")
@@ -118,8 +118,8 @@ def _build(arguments: argparse.Namespace) -> ExitCode:
 def _roll_out(arguments: argparse.Namespace) -> ExitCode:
     """Make nodes anew, a few at a time, each few up and verified before the next ones go."""
     pool, stack = arguments.pool, arguments.stack
-    declaration = load(declaration_of(stack))
-    declared, contract = _contract(stack), standing_contract(stack)
+    spec = _spec(stack)
+    declared, contract = _contract(spec, stack), standing_contract(stack)
     image = replacing.image_of(declared, pool)
     of_pool = HostSet(pools=(pool,))
     if contract is None or contract.members(of_pool) != declared.members(of_pool):
@@ -135,13 +135,12 @@ def _roll_out(arguments: argparse.Namespace) -> ExitCode:
         print("--replace makes them anew: what others can take over they take over first, all else on their")
         print("disks is lost; each is up and verified before the next one goes")
         return ExitCode.OK
-    with TemporaryDirectory(dir=baked.folders(), prefix=".verify-") as work:
-        baked.require_whole(image, Path(work) / "root")
+    baked.require_whole(image, _say)
     for first in range(0, len(todo), arguments.at_once):
         going = todo[first : first + arguments.at_once]
         print(f"anew: {', '.join(going)} ({first} of {len(todo)} done)", flush=True)
         with only_one(stack):
-            replacing.take_away(contract, going, consent(declaration.spec))
+            replacing.take_away(contract, going, consent(spec))
         up.stand_up(stack)
     print(f"all {len(todo)} nodes are made anew, from image {image.name}")
     return ExitCode.OK
@@ -156,7 +155,7 @@ def _export(arguments: argparse.Namespace) -> None:
             f"{key} holds no public key, one line as in `ssh-ed25519 AAAA…`",
             hint=f"causeway doctor {stack} makes the stack's own; --key names another one",
         )
-    image = replacing.image_of(_contract(stack), pool)
+    image = replacing.image_of(_contract(_spec(stack), stack), pool)
     netboot.export(image, folder, arguments.url, text, _say)
     print(f"image {image.name} of the pool {pool}, for machines that boot by network: {folder}")
     print(f"have a web server hand it out there, and iPXE run {arguments.url.rstrip('/')}/{netboot.IPXE}")
@@ -167,8 +166,7 @@ def _verify(name: str) -> None:
     stored = next((one for one in baked.stored() if one.name == name), None)
     if stored is None:
         raise CausewayError(f"podman has not the root of image {name}", hint="build it again")
-    with TemporaryDirectory(dir=baked.folders(), prefix=".verify-") as work:
-        baked.require_whole(stored, Path(work) / "root")
+    baked.require_whole(stored, _say)
     print(f"image {name} is what was signed by the key of {signing.public_file()}")
 
 
@@ -177,12 +175,16 @@ def _require(name: str) -> None:
         raise BadInputError(f"there is no image {name}", hint="causeway image list shows them")
 
 
-def _contract(stack: str) -> Contract:
-    """The contract as the declaration has it now: no node need stand."""
+def _spec(stack: str) -> ClusterSpec:
     declaration = load(declaration_of(stack))
     for warning in require_valid(declaration.spec, declaration.source):
         print(warning, file=sys.stderr)
-    return build_contract(declaration.spec, make_plan(declaration.spec), stack)
+    return declaration.spec
+
+
+def _contract(spec: ClusterSpec, stack: str) -> Contract:
+    """The contract as the declaration has it now: no node need stand."""
+    return build_contract(spec, make_plan(spec), stack)
 
 
 def _list(*, as_json: bool) -> None:

@@ -81,10 +81,10 @@ def compare(contract: Contract, pool: str, progress: Progress) -> list[str]:
 @contextmanager
 def _only_build(progress: Progress) -> Iterator[None]:
     """One build at a time on this machine: they share what they fetch. Clears what killed ones left."""
-    with image.locked(baked.folders() / "lock", progress):
+    with baked.locked(progress):
         left = run(["podman", "ps", "--all", "--quiet", f"--filter=label={BUILDER_LABEL}"]).split()
         containers.discard(*left)
-        for part in baked.folders().glob(".*.part"):
+        for part in baked.folders().glob(f".*{baked.PART}"):
             shutil.rmtree(part, ignore_errors=True)
         yield
 
@@ -94,7 +94,7 @@ def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[B
     """One build; its folder is gone in the end, whatever came of it."""
     signing.require_working_key()
     base = image.ensure_image(progress)
-    work = baked.folders() / f".{recipe.name}.part"
+    work = baked.folders() / f".{recipe.name}{baked.PART}"
     image.require_space(baked.folders(), image.SCRATCH)
     known = work / "known"
     known.mkdir(parents=True, mode=0o700)

@@ -34,6 +34,10 @@ class Known(Kind):
         """Whether tasks account for something new."""
         return False
 
+    def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
+        """Whether something new is of what was not there at the seal BEFORE, as a new link's address."""
+        return False
+
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Note how something added is taken away; with consent only."""
 
@@ -45,7 +49,8 @@ class Known(Kind):
         for aspect in entry.want.keys() & before.want.keys():
             known = set(before.want[aspect] or ())
             new = set(entry.want[aspect] or ()) - known
-            strangers = {line for line in new if not self.ours(run, aspect, line)}
+            new_too = {line for line in new if self.comes_along(before, aspect, line)}
+            strangers = {line for line in new - new_too if not self.ours(run, aspect, line)}
             want[aspect] = sorted(known | new - strangers)
             if strangers:
                 run.not_repaired.append(f"{entry.kind} {entry.key}: {aspect}: {', '.join(sorted(strangers))}")

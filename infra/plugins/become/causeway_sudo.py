@@ -63,41 +63,32 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
             return
         host, user = (str(self.get_option(f"causeway_sudo_{what}") or "") for what in ("host", "user"))
         self._becoming = Become(stack, host, user, source)
-        self._take()
+        self._take(proven=False)
 
     def get_option(self, option: str, hostvars: Any = None, playcontext: Any = None) -> Any:
         """As Ansible's. Who says for which play it asks is about to use it: Mitogen, as it connects."""
         if option == "become_pass" and playcontext is not None:
-            self._prove()
+            self._take(proven=True)
         return super().get_option(option, hostvars, playcontext)
 
     def build_become_command(self, cmd: str, shell: Any) -> str:
         """As Ansible's: the password is used next."""
-        self._prove()
+        self._take(proven=True)
         return str(super().build_become_command(cmd, shell))
 
-    def _prove(self) -> None:
-        """AnsibleError where the password was refused, AnsibleConnectionFailure where nobody could try it."""
+    def _take(self, *, proven: bool) -> None:
+        """AnsibleError where the password is not known or was refused, also on another host meanwhile.
+
+        PROVEN: a host has to have tried it; AnsibleConnectionFailure where this one does not answer.
+        """
         if self._becoming is None:
             return
         try:
-            prove(self._becoming)
+            if proven:
+                prove(self._becoming)
+            self.set_option("become_pass", self._becoming.ahead.removesuffix("\n"))
         except CausewayError as error:
-            raise told(error) from None
-        self._take()  # another host may have been refused meanwhile
-
-    def _take(self) -> None:
-        """AnsibleError where the password is not known, or was refused somewhere."""
-        if self._becoming is not None:
-            try:
-                self.set_option("become_pass", self._becoming.ahead.removesuffix("\n"))
-            except CausewayError as error:
-                raise told(error) from None
-
-
-def told(error: CausewayError) -> AnsibleError:
-    """The same, as Ansible shows it."""
-    return AnsibleError(": ".join(filter(None, (error.message, error.hint))))
+            raise AnsibleError(": ".join(filter(None, (error.message, error.hint)))) from None
 
 
 def prove(becoming: Become) -> None:

@@ -9,8 +9,10 @@ import json
 import re
 import shutil
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from infra.errors import BadInputError, CausewayError
@@ -24,6 +26,8 @@ NAME = re.compile(r"[0-9a-f]{12}")
 MANIFEST = "manifest.json"
 SBOM = "sbom.spdx.json"
 FILES = "files.txt"
+PART = ".part"
+"""How names end of what is not whole yet; the next build clears it away."""
 FORMS = "vm-*"
 """Folders beside these files: see vm_image.py."""
 DAY_S = 86400
@@ -135,8 +139,13 @@ def unpack(one: Baked, work: Path) -> Path:
     return tar
 
 
-def require_whole(one: Baked, work: Path) -> None:
-    """Read all of an image, below `work`. CausewayError with what of it is not as it was signed."""
+def locked(progress: image.Progress) -> AbstractContextManager[None]:
+    """While it is held nobody else writes beside the images; what killed runs left there may be cleared."""
+    return image.locked(folders() / "lock", progress)
+
+
+def require_whole(one: Baked, progress: image.Progress) -> None:
+    """Read all of an image. CausewayError with what of it is not as it was signed."""
     if not one.signed:
         raise CausewayError(
             f"image {one.name} is not signed by {signing.public_file()}", "build it again, which signs it"
@@ -144,7 +153,11 @@ def require_whole(one: Baked, work: Path) -> None:
     for name, digest in one.manifest["beside"].items():
         if not (one.folder / name).is_file() or checksum(one.folder / name) != digest:
             raise CausewayError(f"{one.folder / name} is not the file that was signed", "build it again")
-    unpack(one, work)
+    with (
+        locked(progress),
+        TemporaryDirectory(dir=folders(), prefix=".whole-", suffix=PART) as work,
+    ):
+        unpack(one, Path(work, "root"))
 
 
 def remove(name: str) -> None:

@@ -7,7 +7,7 @@ by a task counts there, and not here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from infra.drift.kind import Claim, Found, How, added, is_list
@@ -16,20 +16,17 @@ from infra.drift.looks import Look
 from infra.drift.node import text_of
 from roles.base.drift.traffic import (
     EPHEMERAL,
-    GET_LINK,
     OVERLAYS,
-    ROUTE,
     attributes_of,
-    dumped,
     ending,
     is_tunnel,
+    links_there,
     value,
 )
 
 if TYPE_CHECKING:
     from infra.drift.findings import Difference
     from infra.drift.manifest import Entry, Manifest
-    from infra.drift.merge import HostSeal, Turn
     from infra.drift.repair import Obstacles
 
 NAME, MASTER, QUEUE_LENGTH, INFO = 3, 10, 13, 18
@@ -67,17 +64,11 @@ OF_THE_KERNEL = (
 
 def look_at_interfaces(node: Look, key: str, how: How) -> Found:
     """Links that somebody made, and settings of links and of the kernel, each with its value."""
-    links = {ending(has[NAME]): has for has in links_there() if NAME in has}
+    links = {ending(has[NAME]): has for has in links_there(node) if NAME in has}
     others = (*OF_ENGINES, *EPHEMERAL, *OVERLAYS)
     lasting = {name: has for name, has in links.items() if not name.startswith(others)}
     made = [f"{name} {kind}" for name, has in lasting.items() if (kind := kind_of(name, has))]
     return with_known(node, {"links": made, "settings": of_known(node, setting_lines(node, lasting, links))})
-
-
-def links_there() -> list[dict[int, bytes]]:
-    """The attributes of each link, with its number as the first of them."""
-    heads = dumped(ROUTE, GET_LINK, bytes(16))
-    return [{0: data[4:8], **attributes_of(data[16:])} for _, data in heads]
 
 
 def kind_of(name: str, has: dict[int, bytes]) -> str:
@@ -121,9 +112,9 @@ def key_of(line: str) -> str:
     return head if "/" in head else " ".join(line.split()[:2])
 
 
-def keys_of(lines: object) -> set[str]:
+def keys_of(lines: Iterable[str]) -> set[str]:
     """The keys of these lines."""
-    return {key_of(str(line)) for line in lines} if isinstance(lines, (list, tuple)) else set()
+    return {key_of(line) for line in lines}
 
 
 # On the controller
@@ -137,14 +128,9 @@ class Interfaces(Known):
         if claim.kind == "hostname":
             yield Claim("interfaces", "all")
 
-    def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
-        """A setting of what was not there before is sealed as it is; one that a role governs is not here."""
-        now, known = entry.want.get("settings") or [], keys_of(before.want.get("settings"))
-        if "settings" in before.want and "settings" in entry.want:
-            kept = [line for line in before.want["settings"] or () if key_of(line) in keys_of(now)]
-            new = [line for line in now if key_of(line) not in known]
-            before = before.model_copy(update={"want": {**before.want, "settings": sorted({*kept, *new})}})
-        return super().settled(run, before, entry, turn)
+    def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
+        """A setting of what was not there before."""
+        return aspect == "settings" and key_of(line) not in keys_of(before.want.get("settings") or ())
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
         """A link, with the command that takes it away; a setting, with the one that takes it back."""

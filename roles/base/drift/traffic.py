@@ -18,7 +18,7 @@ from infra.drift.node import text_of
 
 if TYPE_CHECKING:
     from infra.drift.manifest import Entry, Manifest
-    from infra.drift.merge import HostSeal, Turn
+    from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
 
 NETLINK, RAW, LINK_LIMIT_S = 16, 3, 5
@@ -69,7 +69,7 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
             "queues": queue_lines(lasting),
             "addresses": of_known_interfaces(node, address_lines(lasting)),
             "neighbours": of_quiet_interfaces(node, neighbour_lines(lasting)),
-            "programs": program_lines(lasting),
+            "programs": program_lines(node, lasting),
         },
     )
 
@@ -275,11 +275,22 @@ def neighbour_lines(names: dict[int, str]) -> list[str]:
     return found
 
 
-def program_lines(names: dict[int, str]) -> list[str]:
+def links_there(node: Look) -> list[dict[int, bytes]]:
+    """The attributes of each link, with its number as the first of them."""
+    found: list[dict[int, bytes]] = node.once(
+        "links",
+        lambda: [
+            {0: data[4:8], **attributes_of(data[16:])} for _, data in dumped(ROUTE, GET_LINK, bytes(16))
+        ],
+    )
+    return found
+
+
+def program_lines(node: Look, names: dict[int, str]) -> list[str]:
     """What takes packets before nftables, or beside it: XDP programs, tables of the old iptables."""
     found = []
-    for _, data in dumped(ROUTE, GET_LINK, bytes(16)):
-        index, attached = value(data, 4), attributes_of(attributes_of(data[16:]).get(43, b""))
+    for has in links_there(node):
+        index, attached = value(has[0]), attributes_of(has.get(43, b""))
         if attached.get(2, b"\0") != b"\0" and index in names:
             found.append(f"xdp dev {names[index]}")
     for path in LEGACY_TABLES:
@@ -308,14 +319,10 @@ class Traffic(Known):
         if claim.kind == "hostname":
             yield Claim("traffic", "all")
 
-    def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
-        """What an interface has that had no address before is sealed as it is."""
+    def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
+        """What an interface has that had no address before."""
         known = with_loopback(before.want.get("addresses") or ())
-        want = dict(before.want)
-        for aspect in ("addresses", "neighbours") if "addresses" in want else ():
-            new = [line for line in entry.want.get(aspect) or () if line.split()[2] not in known]
-            want[aspect] = sorted({*(want.get(aspect) or ()), *new})
-        return super().settled(run, before.model_copy(update={"want": want}), entry, turn)
+        return aspect in ("addresses", "neighbours") and line.split()[2] not in known
 
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """The classes of a gateway's links."""
