@@ -127,6 +127,8 @@ class Racks:
         self.out: set[int] = set()
         self.away: set[str] = set()
         self.mons = [f"storage-{number}" for number in range(min(hosts, 3))]
+        self.down: dict[int, int] = {}
+        """OSD → how often it is still told to be down."""
         self.told: list[str] = []
         self.unknown: Exception | None = None
         """What it answers every other time, as a manager that was started a moment ago."""
@@ -139,8 +141,11 @@ class Racks:
         elif prefix == "mon remove":
             self.told.append(f"mon remove {fields['name']}")
             self.mons.remove(fields["name"])
+        if prefix == "osd tree":
+            self.down = {number: times - 1 for number, times in self.down.items() if times}
         osds = [
-            {"id": n, "name": f"osd.{n}", "type": "osd", "status": "up", "reweight": float(n not in self.out)}
+            {"id": n, "name": f"osd.{n}", "type": "osd", "reweight": float(n not in self.out)}
+            | {"status": "down" if n in self.down else "up"}
             for n in numbers
         ]
         hosts = [{"id": -2 - n, "name": f"storage-{n}", "type": "host", "children": [n]} for n in numbers]
@@ -231,6 +236,26 @@ def test_draining_waits_for_the_last_placement_group_and_is_taken_back(
     assert ask.told == ["osd out 3", "osd in 3"]
     with pytest.raises(ceph.RefusedError, match=r"osd\.3; it goes on by itself"):
         drained(ceph, Racks(4, 10, 3, busy=1 << 30), ["storage-3"], patience_s=-1)
+
+
+def test_draining_waits_for_osds_that_are_down_for_a_moment_and_names_those_that_stay_down(
+    ceph: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ceph.time, "sleep", lambda _s: None)
+    ask = Racks(4, 10, 3)
+    ask.down = {0: 5, 1: 7}
+    assert drained(ceph, ask, ["storage-3"]) == ["osd out 3"]
+    ask = Racks(5, 10, 3)
+    ask.down = {0: 1 << 30}
+    assert drained(ceph, ask, ["storage-4"]) == ["osd out 4"], "three are up: that is enough"
+    ask = Racks(4, 10, 3)
+    ask.down = {1: 1 << 30}
+    with pytest.raises(ceph.RefusedError, match=r"2 would be left: bring osd\.1 back, which is down; or add"):
+        drained(ceph, ask, ["storage-3"], patience_s=-1)
+    ask.down, ask.out = {1: 1 << 30}, {1}
+    with pytest.raises(ceph.RefusedError, match="2 would be left: add one"):
+        drained(ceph, ask, ["storage-3"])  # given up: nobody waits for it
+    assert ask.told == []
 
 
 def test_what_a_manager_cannot_tell_yet_is_asked_again_and_what_is_refused_is_not(

@@ -36,6 +36,8 @@ USERS_AT = ("default.rgw.meta", "users.uid")
 EXPORTED = "client.export."
 """How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
+RETURN_S = 120
+"""How long OSDs that are down may take to come back where others are to be drained."""
 KIB_PER_GIB = 1 << 20
 LOST = {"down", "incomplete", "stale", "unknown"}
 UNDECIDED = {"creating", "peering", "activating"}
@@ -69,10 +71,7 @@ class Wanted:
         parting = {number for host in (*hosts, *let_go) for number in osds_of(tree, host)}
         self.require_majority({*hosts, *let_go})
         if going := sorted(number for host in hosts for number in osds_of(tree, host)):
-            alive = (one for one in tree.values() if one["type"] == "osd" and one["status"] == "up")
-            staying = [one["id"] for one in alive if one["reweight"] and one["id"] not in parting]
-            self.require_places(tree, staying)
-            self.require_room(going, staying)
+            self.require_room(going, self.staying(parting, min(until, time.time() + RETURN_S)))
             for number in going:
                 if tree[number]["reweight"]:
                     self.change(f"osd.{number} takes no data any more", "osd out", ids=[str(number)])
@@ -104,8 +103,31 @@ class Wanted:
                 self.change(f"monitor {name} removed", "mon remove", name=name)
                 mons.remove(name)
 
-    def require_places(self, tree: Mapping[int, Mapping[str, Any]], staying: Sequence[int]) -> None:
-        """No pool has more copies than there are places left for them."""
+    def staying(self, parting: AbstractSet[int], until: float) -> list[int]:
+        """The OSDs that take over, which are places enough.
+
+        One that is down and has not been given up may be back in a moment: a node starts again, or is so busy
+        that the others missed its OSD. RefusedError where too few are up until then (seconds since 1970).
+        """
+        while True:
+            tree = self.tree()
+            kept = [one for one in tree.values() if one["type"] == "osd" and one["reweight"]]
+            stay = [one for one in kept if one["id"] not in parting]
+            away = [one["name"] for one in stay if one["status"] != "up"]
+            staying = [one["id"] for one in stay if one["status"] == "up"]
+            try:
+                self.require_places(tree, staying, away)
+            except RefusedError:
+                if not away or self.dry_run or time.time() > until:
+                    raise
+                time.sleep(1)
+            else:
+                return staying
+
+    def require_places(
+        self, tree: Mapping[int, Mapping[str, Any]], staying: Sequence[int], away: Sequence[str]
+    ) -> None:
+        """No pool has more copies than there are places left for them; AWAY: OSDs that are down, for the error."""
         domain, parents = (
             self.wanted["failure_domain"],
             {child: one for one in tree.values() for child in one.get("children", ())},
@@ -115,9 +137,10 @@ class Wanted:
             osds = [n for n in staying if classes.get(name) in (None, "", tree[n].get("device_class"))]
             places = {above(n, domain, parents) for n in osds} - {None}
             if pool["size"] > len(places):
+                down = f"bring {', '.join(away)} back, which is down; or " if away else ""
                 raise RefusedError(
                     f"pool {name} has {pool['size']} copies or parts, each in a {domain} of its own, and "
-                    f"{len(places)} would be left: add one, or declare fewer copies, in an `up` before it"
+                    f"{len(places)} would be left: {down}add one, or declare fewer copies, in an `up` before it"
                 )
 
     def require_room(self, going: Sequence[int], staying: Sequence[int]) -> None:
