@@ -64,6 +64,8 @@ class Inputs:
         self.fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
         self.seen = Seen(contract, overrides(contract.stack))
         self._common: dict[str, str] = {}
+        # A role's files are read once for all hosts, and no change of them meanwhile parts hosts.
+        self.sources = cache(sources_of)
 
     def all(self) -> dict[str, dict[str, str]]:
         """Host → role → hash."""
@@ -75,7 +77,7 @@ class Inputs:
 
     def of(self, host: str, role: str) -> str:
         """One hash over all that the role's work on the host depends on."""
-        sources = sources_of(role)
+        sources = self.sources(role)
         variables = self.seen.variables(host, sources.variables)
         return value_hash([sources.digest, variables, self.beside_files(host, role)])
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from infra import capabilities
-from infra.drift.inputs import FROM_A_NODE, options, role_inputs
+from infra.drift import inputs
+from infra.drift.inputs import FROM_A_NODE, options, role_inputs, sources_of
 from infra.errors import CausewayError
 from infra.ground import secrets
 from infra.ground.contract import Contract
@@ -62,6 +63,15 @@ def test_a_dashboard_that_changes_concerns_grafana_alone(contract: Contract, che
     before = role_inputs(contract, {})
     append(checkout / "infra" / "capabilities" / "wan" / "watch" / "dashboards.py", "# another panel\n")
     assert {role for _, role in changed(before, role_inputs(contract, {}))} == {"grafana"}
+
+
+def test_a_roles_files_are_read_once_however_many_hosts_take_it(
+    contract: Contract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(inputs, "sources_of", lambda role: read.append(role) or sources_of(role))
+    role_inputs(contract, {})
+    assert sorted(read) == sorted(role_order())
 
 
 @pytest.mark.usefixtures("checkout")
