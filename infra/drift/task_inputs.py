@@ -156,6 +156,8 @@ class _Reader:
 def _is_computed(value: Any) -> bool:
     """Whether a template says which file of the role a task reads."""
     if isinstance(value, Mapping):
+        if value.get("remote_src") is True:
+            return False  # the node's own file
         src = ROLES_FILE.sub("/", str(value.get("src", "")))
         return ("{{" in src and not src.startswith("/")) or any(map(_is_computed, value.values()))
     return isinstance(value, list | tuple) and any(map(_is_computed, value))

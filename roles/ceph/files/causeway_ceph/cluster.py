@@ -127,7 +127,7 @@ class Wanted:
     def require_places(
         self, tree: Mapping[int, Mapping[str, Any]], staying: Sequence[int], away: Sequence[str]
     ) -> None:
-        """No pool has more copies than there are places left for them; AWAY: OSDs that are down, for the error."""
+        """No pool has more copies than there are places left. AWAY: OSDs that are down, for the error."""
         domain, parents = (
             self.wanted["failure_domain"],
             {child: one for one in tree.values() for child in one.get("children", ())},
@@ -140,7 +140,8 @@ class Wanted:
                 down = f"bring {', '.join(away)} back, which is down; or " if away else ""
                 raise RefusedError(
                     f"pool {name} has {pool['size']} copies or parts, each in a {domain} of its own, and "
-                    f"{len(places)} would be left: {down}add one, or declare fewer copies, in an `up` before it"
+                    f"{len(places)} would be left: {down}add one, or declare fewer copies, in an `up` "
+                    "before it"
                 )
 
     def require_room(self, going: Sequence[int], staying: Sequence[int]) -> None:
