@@ -228,6 +228,36 @@ class NodePoolSpec(Spec):
     """The machines, for the provider `existing` only; as many as `count`."""
 
 
+class MirrorsSpec(Spec):
+    """Where the nodes of a region get what they install, in place of public servers.
+
+    Packages are checked by their distribution's signatures and artefacts by checksum, whoever sent them.
+    """
+
+    what: ClassVar = "the mirrors of a region"
+    packages: str | None = None
+    """The distribution's archive (`http://mirror.example.org/debian`); unset: what the machines ask now."""
+    security: str | None = None
+    """Its security updates; unset: `packages` with `-security` for Debian, `packages` itself for Ubuntu."""
+    components: tuple[str, ...] = ()
+    """Parts of the archive; unset means Debian's `main`, and Ubuntu's `main` and `universe`."""
+    artefacts: str | None = None
+    """Large programs that no package brings: each below this URL, named by its SHA-256."""
+    proxy: str | None = None
+    """The HTTP proxy by which all of these, and other archives of packages, are asked; unset means none."""
+    ca_file: FilePath | None = None
+    """File on this machine with the authority that signs the mirrors' certificates; unset: a public one."""
+
+    def urls(self) -> dict[str, str]:
+        """What is declared of `packages`, `security`, `artefacts` and `proxy` → its URL."""
+        named = ((use, getattr(self, use)) for use in ("packages", "security", "artefacts", "proxy"))
+        return {use: url for use, url in named if url is not None}
+
+    def asked(self) -> dict[str, str]:
+        """Whom nodes themselves connect to: the proxy where there is one, else each mirror, as in `urls`."""
+        return self.urls() if self.proxy is None else {"proxy": self.proxy}
+
+
 class RegionSpec(Spec):
     """One site: its nodes share a failure domain, a time zone and an address range."""
 
@@ -246,6 +276,8 @@ class RegionSpec(Spec):
     """MTU of the region's management network; a WAN link's MTU cannot be larger."""
     fabric: FabricSpec | None = None
     """The network between the region's fabric NICs."""
+    mirrors: MirrorsSpec | None = None
+    """Where its nodes get packages and programs; unset means where they do now."""
     pools: tuple[NodePoolSpec, ...]
     """The nodes; a new pool at the end moves no address."""
 

@@ -48,8 +48,13 @@ class Remote(Part):
 
     def destination(self, name: str, sources: HostSet) -> Destination:
         """Where it is, for whoever opens ports."""
-        found = urlsplit(self.url)
-        return Destination(name, sources, str(found.hostname), found.port or PORTS[found.scheme])
+        return destination(name, self.url, sources)
+
+
+def destination(name: str, url: str, sources: HostSet) -> Destination:
+    """Where a URL leads, for whoever opens ports."""
+    found = urlsplit(url)
+    return Destination(name, sources, str(found.hostname), found.port or PORTS[found.scheme])
 
 
 def remote_variables(prefix: str, remote: Remote, stack: str) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def problems(path: str, spec: RemoteSpec, queries: Queries) -> Iterator[Problem]
         yield Problem(f"{path}.query_url", message, hint=f"its path ends with {ends}")
     for field in ("url", "query_url"):
         if (url := getattr(spec, field)) is not None:
-            yield from _url(f"{path}.{field}", url)
+            yield from url_problems(f"{path}.{field}", url)
             if spec.password_secret and url.startswith("http://"):
                 message = "sends the password readable to whoever listens on the way"
                 yield Problem(f"{path}.{field}", message, hint="declare https, or no user and no password")
@@ -93,11 +98,14 @@ def problems(path: str, spec: RemoteSpec, queries: Queries) -> Iterator[Problem]
         yield Problem(f"{path}.ca_file", "is read for https only", hint="declare https, or take it out")
 
 
-def _url(path: str, url: str) -> Iterator[Problem]:
+def url_problems(
+    path: str, url: str, hint: str = "declare username and password_secret beside it"
+) -> Iterator[Problem]:
+    """What is wrong with a URL that is declared at `path`; `hint` is for one with a user's name in it."""
     if "@" in url:
         # It is not repeated: it may have the password.
         message = "holds a user's name, and a declaration holds no secret"
-        yield Problem(path, message, hint="declare username and password_secret beside it")
+        yield Problem(path, message, hint=hint)
     elif not URL.fullmatch(url):
         message = f"{show(url)} is not a URL: http or https, a host's name or IPv4 address, a path"
         yield Problem(path, message, show(url))

@@ -10,6 +10,7 @@ import http.server
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -134,6 +135,118 @@ def dying(some: bytes) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+class Site(http.server.BaseHTTPRequestHandler):
+    """A mirror, and a proxy that knows the way to it; both note what they were asked."""
+
+    def __init__(self, has: bytes, asked: list[str], *arguments: Any) -> None:
+        self.has, self.asked = has, asked
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        if not self.path.endswith(f"/programs/{SHA256}"):
+            self.send_error(404)
+            return
+        first = int(self.headers["Range"].removeprefix("bytes=").rstrip("-"))
+        self.send_response(206)
+        self.send_header("Content-Length", str(len(self.has) - first))
+        self.end_headers()
+        self.wfile.write(self.has[first:])
+
+    def do_CONNECT(self) -> None:
+        self.asked.append(self.path)
+        name, _, port = self.path.partition(":")
+        with socket.create_connection((name, int(port))) as far:
+            self.send_response(200)
+            self.end_headers()
+            threading.Thread(target=relay, args=(self.connection, far), daemon=True).start()
+            relay(far, self.connection)
+
+    def log_message(self, *words: Any) -> None:
+        pass
+
+
+def relay(source: socket.socket, target: socket.socket) -> None:
+    while block := source.recv(1 << 16):
+        target.sendall(block)
+
+
+@contextmanager
+def site(has: bytes = CONTENT, certificate: Path | None = None) -> Iterator[tuple[str, list[str]]]:
+    """Where it is, without `http://`; and what it was asked so far."""
+    asked: list[str] = []
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Site, has, asked))
+    if certificate is not None:
+        trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trusted.load_cert_chain(certificate)
+        server.socket = trusted.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A mirror's certificate, with its key, which nobody else signed."""
+    file = tmp_path / "mirror.pem"
+    words = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    words += ["-subj", "/CN=mirror", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*words, "-keyout", str(file), "-out", f"{file}.crt"], check=True, capture_output=True)
+    file.write_text(file.read_text() + Path(f"{file}.crt").read_text())
+    return file
+
+
+def test_the_sites_mirror_is_asked_before_the_controller_and_after_other_nodes(node: Node) -> None:
+    with site() as (host, asked), handed_on(node.folder) as url:
+        mirror = {"url": f"http://{host}/programs/"}
+        assert node.bring(urls=[url], mirror=mirror)["sent"] == 0
+        assert asked == [], "a node of the region has it"
+        node.dest.unlink()
+        node.part.write_bytes(CONTENT[:5_000_000])
+        found = node.bring(mirror=mirror)
+    assert (found["changed"], found["sent"], found["why"]) == (True, 0, [])
+    assert asked == [f"/programs/{SHA256}"]
+    assert node.dest.read_bytes() == CONTENT
+
+
+def test_a_mirror_that_lacks_it_or_has_another_is_named_and_the_controller_brings_it(node: Node) -> None:
+    with site(CONTENT[::-1]) as (host, _):
+        for folder, why in (("empty", "it answers 404"), ("programs", "refused, its sha256 is")):
+            found = node.bring(mirror={"url": f"http://{host}/{folder}"})
+            assert found["sent"] == len(CONTENT)
+            assert found["why"][0].startswith(f"http://{host}/{folder}/{SHA256}: {why}")
+            node.dest.unlink()
+
+
+def test_a_mirror_has_the_declared_authoritys_certificate_or_is_not_believed(
+    node: Node, certificate: Path
+) -> None:
+    with site(certificate=certificate) as (host, _):
+        mirror = {"url": f"https://{host}/programs"}
+        found = node.bring(mirror=mirror)
+        assert found["sent"] == len(CONTENT)
+        assert "CERTIFICATE_VERIFY_FAILED" in found["why"][0]
+        node.dest.unlink()
+        authority = Path(f"{certificate}.crt")
+        assert node.bring(mirror=mirror | {"ca_file": str(authority)})["sent"] == 0
+    assert node.dest.read_bytes() == CONTENT
+
+
+def test_a_mirror_behind_a_proxy_is_asked_by_it(node: Node, certificate: Path) -> None:
+    authority = {"ca_file": f"{certificate}.crt"}
+    with site() as (proxy, asked), site(certificate=certificate) as (host, _):
+        by = {"proxy": f"http://{proxy}"}
+        url = "http://mirror.invalid/programs"  # a name that the proxy alone may know
+        assert node.bring(mirror={"url": url} | by)["sent"] == 0
+        node.dest.unlink()
+        assert node.bring(mirror={"url": f"https://{host}/programs"} | by | authority)["sent"] == 0
+    assert asked == [f"{url}/{SHA256}", host]
+    assert node.dest.read_bytes() == CONTENT
 
 
 def test_it_comes_from_the_controller_once_and_then_nothing_does(node: Node) -> None:

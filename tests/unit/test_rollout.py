@@ -86,7 +86,9 @@ def test_every_file_and_variable_concerns_some_task(role: str, contract: Contrac
 def test_a_changed_template_concerns_the_task_that_writes_it(contract: Contract, checkout: Path) -> None:
     before = tasks(contract, "base")
     edit(checkout / "roles/base/templates/sshd.conf.j2", lambda text: text + "\n# x\n")
-    assert differing(before, tasks(contract, "base")) == {"Harden sshd"}
+    # Where a variable names the file, it may be any of the role's.
+    named_by_a_variable = {"Install the authority of the mirrors"}
+    assert differing(before, tasks(contract, "base")) == {"Harden sshd"} | named_by_a_variable
 
 
 def test_a_changed_default_concerns_what_reaches_it_also_through_another(

@@ -12,6 +12,7 @@ from infra.capabilities.wan.section import WanSection
 from infra.checks import parse_spec
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
+from infra.files import given_file
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.roles import role_hosts, role_order
@@ -54,6 +55,42 @@ def test_what_is_kept_is_told_to_the_role_and_nobody_keeps_time_for_others(contr
     spec = load_spec(GOOD / "existing-adopted.yaml")
     assert "ntp" not in {one.name for one in make_plan(spec).endpoints}
     assert "ntp" in {one.name for one in make_plan(load_spec(GOOD / "existing-names.yaml")).endpoints}
+
+
+def test_mirrors_are_told_to_base_and_to_whoever_brings_large_files(contract: Contract) -> None:
+    tokyo = role_variables(contract)["region_tokyo"]
+    assert not [name for name in tokyo if "mirror" in name], (
+        "where none is declared, roles have their own words"
+    )
+    spec = load_spec(GOOD / "mirrors.yaml")
+    munich = role_variables(contract_of(spec))["region_munich"]
+    authority = str(given_file("keys/mirrors.pem"))
+    assert {name: value for name, value in munich.items() if "mirror" in name} == {
+        "base_mirror_packages": "https://mirror.example.org/debian",
+        "base_mirror_security": "https://mirror.example.org/security",
+        "base_mirror_components": ["main", "non-free-firmware"],
+        "base_mirror_proxy": "http://192.168.20.2:3128",
+        "base_mirror_ca_file": authority,
+        "artefact_mirror": {
+            "url": "https://mirror.example.org/programs",
+            "proxy": "http://192.168.20.2:3128",
+            "ca_file": authority,
+        },
+    }
+
+
+def test_nodes_ask_their_mirrors_or_the_proxy_alone() -> None:
+    def asked(**other: str | None) -> set[tuple[str, str, int]]:
+        tree = YAML(typ="safe").load(GOOD / "mirrors.yaml")
+        tree["regions"][0]["mirrors"] |= other
+        return {(one.name, one.host, one.port) for one in make_plan(parse_spec(tree)).destinations}
+
+    assert asked() == {("proxy-munich", "192.168.20.2", 3128)}
+    assert asked(proxy=None, security="http://mirror.example.org:8080/security") == {
+        ("packages-munich", "mirror.example.org", 443),
+        ("security-munich", "mirror.example.org", 8080),
+        ("artefacts-munich", "mirror.example.org", 443),
+    }
 
 
 def test_routes_lead_to_the_other_region_only(contract: Contract) -> None:

@@ -42,6 +42,14 @@ MACHINES: dict[str, Any] = {
             },
             "timezone": "Asia/Tokyo",
             "locale": "ja_JP.UTF-8",
+            "mirrors": {
+                "packages": "https://mirror.example.org/debian",
+                "security": "https://mirror.example.org/security",
+                "components": ["main", "contrib"],
+                "artefacts": "https://mirror.example.org/programs",
+                "proxy": "http://192.0.2.20:3128",
+                "ca_file": "keys/mirrors.pem",
+            },
             "cidr": f"{network}.0/24",
             "pools": [
                 {

@@ -2,13 +2,19 @@
 
 from collections.abc import Mapping
 
-from infra.capabilities.base.rules import AuthorizedKeysAreKeys, LocaleIsKnown, SudoAsksSomebody
+from infra.capabilities.base.rules import (
+    AuthorizedKeysAreKeys,
+    LocaleIsKnown,
+    MirrorsCanBeAsked,
+    SudoAsksSomebody,
+)
 from infra.capabilities.base.section import BaseRegion, BaseSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, SecretKind
 from infra.ground.contract import natural
-from infra.ground.endpoint import Endpoint, HostSet, Ports
+from infra.ground.endpoint import Destination, Endpoint, HostSet, Ports
 from infra.ground.nodes import pool_key
+from infra.ground.remote import destination
 from infra.ground.secrets import GIVEN
 
 MAX_TIME_SERVERS = 3
@@ -21,7 +27,7 @@ class Base(Capability[BaseSection]):
 
     name = "base"
     uses = ("discovery",)
-    rules = (LocaleIsKnown(), AuthorizedKeysAreKeys(), SudoAsksSomebody())
+    rules = (LocaleIsKnown(), AuthorizedKeysAreKeys(), SudoAsksSomebody(), MirrorsCanBeAsked())
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> BaseSection:
         """The first control nodes of each region keep its time."""
@@ -35,6 +41,7 @@ class Base(Capability[BaseSection]):
                 locale=region.locale,
                 time_servers=tuple(sorted(control, key=natural)[:MAX_TIME_SERVERS]),
                 adopt=region.adopt,
+                mirrors=region.mirrors,
             )
         shm = {
             pool_key(region.name, pool.name): pool.shm_gib
@@ -73,6 +80,15 @@ class Base(Capability[BaseSection]):
             "ntp", HostSet(hosts=keepers), (Ports.one(NTP_PORT),), "management", ("udp",), check="ntp"
         )
         return (*ssh, ntp) if keepers else tuple(ssh)
+
+    def destinations(self, plan: BaseSection) -> tuple[Destination, ...]:
+        """The regions' mirrors; where they are asked by a proxy, that alone."""
+        return tuple(
+            destination(f"{use}-{name}", url, HostSet(regions=(name,)))
+            for name, region in plan.regions.items()
+            if region.mirrors is not None
+            for use, url in region.mirrors.asked().items()
+        )
 
 
 CAPABILITY = Base()

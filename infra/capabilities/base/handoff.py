@@ -5,7 +5,8 @@ from typing import Any
 
 from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.section import DiscoverySection
-from infra.declaration.region import AdoptSpec
+from infra.declaration.region import AdoptSpec, MirrorsSpec
+from infra.files import given_file
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE
@@ -25,6 +26,11 @@ def _answers(contract: Contract) -> Callable[[str], bool]:
     return lambda region: section is not None and section.datacenters[region].resolver == "set"
 
 
+def _authorities(contract: Contract) -> list[str | None]:
+    regions = contract.need(BaseSection).regions.values()
+    return [region.mirrors.ca_file for region in regions if region.mirrors is not None]
+
+
 ALL = AdoptSpec()
 """As the role's own defaults have it."""
 OTHERS = ("resolver",)
@@ -34,6 +40,7 @@ ROLES = (
         "base",
         lambda _contract: EVERYONE,
         reads=_addresses,
+        files=_authorities,
         needed=lambda _spec: "all others stand on it: `adopt` says what of machines you have stays yours",
     ),
 )
@@ -45,7 +52,37 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     groups = {group_name("region", name): _region(name, contract, section) for name in section.regions}
     for key, size in section.shm_gib.items():
         groups[group_name("pool", key)] = {"base_shm_gib": size}
-    return {"base": groups}
+    return {"base": groups, "artefact": _artefact_mirrors(section)}
+
+
+def _artefact_mirrors(section: BaseSection) -> dict[str, dict[str, Any]]:
+    """For the helper role, whoever includes it."""
+    return {
+        group_name("region", name): {
+            "artefact_mirror": {
+                "url": mirrors.artefacts,
+                "proxy": mirrors.proxy or "",
+                "ca_file": _file(mirrors),
+            }
+        }
+        for name, region in section.regions.items()
+        if (mirrors := region.mirrors) is not None and mirrors.artefacts is not None
+    }
+
+
+def _file(mirrors: MirrorsSpec) -> str:
+    return str(given_file(mirrors.ca_file)) if mirrors.ca_file else ""
+
+
+def _mirrors(mirrors: MirrorsSpec) -> dict[str, Any]:
+    found = {
+        "packages": mirrors.packages,
+        "security": mirrors.security,
+        "components": list(mirrors.components),
+        "proxy": mirrors.proxy,
+        "ca_file": _file(mirrors),
+    }
+    return {f"base_mirror_{name}": value for name, value in found.items() if value}
 
 
 def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, Any]:
@@ -64,6 +101,8 @@ def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, An
     if _answers(contract)(name):
         # The discovery knows all others. These stay known without it: its servers, who keeps the time.
         variables["base_hosts_entries"] = _control_nodes(name, contract)
+    if region.mirrors is not None:
+        variables |= _mirrors(region.mirrors)
     if section.authorized_keys:
         variables["base_authorized_keys"] = list(section.authorized_keys)
     return variables

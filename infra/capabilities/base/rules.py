@@ -1,12 +1,13 @@
-"""Who may log in to the nodes, and the language that they speak."""
+"""Who may log in to the nodes, the language that they speak, and where they get packages."""
 
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, MirrorsSpec
 from infra.declaration.base import is_line
 from infra.ground.problem import Problem, Severity, nearest, show
-from infra.ground.remote import secret_name
+from infra.ground.remote import secret_name, url_problems
 from infra.ground.rules.machines import KEY_TYPES, holds_type
 
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
@@ -73,6 +74,52 @@ class SudoAsksSomebody:
                 hint = "declare `sudo: password` beside it, or take it out"
                 yield Problem(f"{path}.sudo_password_secret", "sudo is to ask for no password", hint=hint)
             yield from secret_name(f"{path}.sudo_password_secret", secret)
+
+
+class MirrorsCanBeAsked:
+    """apt asks a mirror long before anybody reads what it says of a URL."""
+
+    id: ClassVar[str] = "mirrors"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """URLs that are none, mirrors without anything, and parts of an archive that is not declared."""
+        for index, region in enumerate(spec.regions):
+            if region.mirrors is not None:
+                yield from _mirrors(f"regions[{index}].mirrors", region.mirrors)
+
+
+NO_USER = "let the mirror know its region's nodes by their addresses"
+
+
+def _mirrors(path: str, mirrors: MirrorsSpec) -> Iterator[Problem]:
+    urls = mirrors.urls()
+    if not urls:
+        hint = "declare packages, artefacts or proxy, or take it out"
+        yield Problem(path, "names no mirror and no proxy", hint=hint)
+    for use, url in urls.items():
+        wrong = list(url_problems(f"{path}.{use}", url, NO_USER))
+        yield from wrong
+        if not wrong and "?" in url:
+            message = f"{show(url)} asks a question, and what is asked for stands behind it"
+            yield Problem(f"{path}.{use}", message, show(url))
+    if mirrors.proxy and not re.fullmatch(r"http://[^/]*/?", mirrors.proxy):
+        # apt asks any proxy by HTTP, also for HTTPS.
+        message = "is not a proxy of the form http://HOST:PORT"
+        yield Problem(f"{path}.proxy", message, hint="apt speaks plain HTTP with it, also for https mirrors")
+    for field in ("security", "components"):
+        if getattr(mirrors, field) and mirrors.packages is None:
+            message = "says more of a mirror of packages, and there is none"
+            yield Problem(f"{path}.{field}", message, hint="declare packages beside it, or take it out")
+    for number, one in enumerate(mirrors.components):
+        if not COMPONENT.fullmatch(one):
+            message = f"{show(one)} is not a component of an archive, such as main"
+            yield Problem(f"{path}.components[{number}]", message, show(one))
+    if mirrors.ca_file and not any(url.startswith("https://") for url in urls.values()):
+        yield Problem(f"{path}.ca_file", "is read for https only", hint="declare https, or take it out")
+
+
+COMPONENT = re.compile(r"[a-z0-9][a-z0-9./-]*")
 
 
 def _complaint(line: str) -> tuple[str, str] | None:

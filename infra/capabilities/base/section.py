@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from infra.declaration.region import AdoptSpec
+from infra.declaration.region import AdoptSpec, MirrorsSpec
 from infra.ground.contract import Part, Section
 
 
@@ -14,6 +14,7 @@ class BaseRegion(Part):
     time_servers: tuple[str, ...]
     """Hosts that keep the region's time together; none where the machines' own time servers are kept."""
     adopt: AdoptSpec = AdoptSpec()
+    mirrors: MirrorsSpec | None = None
 
 
 class BaseSection(Section):

@@ -1,7 +1,6 @@
 """What runs containers on nodes, and the registries that regions have of images."""
 
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
 from infra.capabilities.containers.rules import RULES
 from infra.capabilities.containers.section import (
@@ -18,7 +17,7 @@ from infra.declaration.containers import ContainerRuntimeSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet, Ports
 from infra.ground.nodes import pool_key
-from infra.ground.remote import PORTS
+from infra.ground.remote import destination
 
 
 class Containers(Capability[ContainersSection]):
@@ -57,15 +56,9 @@ class Containers(Capability[ContainersSection]):
     def destinations(self, plan: ContainersSection) -> tuple[Destination, ...]:
         """The registries of which ours keep what is pulled."""
         return tuple(
-            Destination(
-                f"registry-{one.region}-{cache.name}",
-                HostSet(hosts=(one.host,)),
-                str(found.hostname),
-                found.port or PORTS[found.scheme],
-            )
+            destination(f"registry-{one.region}-{cache.name}", cache.url, HostSet(hosts=(one.host,)))
             for one in plan.servers
             for cache in one.caches
-            for found in (urlsplit(cache.url),)
         )
 
     def secrets(self, plan: ContainersSection) -> Mapping[str, SecretKind]:

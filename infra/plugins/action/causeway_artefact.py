@@ -22,7 +22,8 @@ DOCUMENTATION = """
 module: causeway_artefact
 short_description: Install a large file of the controller's
 description:
-  - Takes it from other nodes where they hand it on, and sends it from the controller where they do not.
+  - Takes it from other nodes where they hand it on, then from the site's mirror, and sends it from the
+    controller where nobody else has it.
   - Either goes on where an earlier attempt ended.
   - What has another checksum than the controller's file is refused.
 options:
@@ -31,6 +32,7 @@ options:
   owner: {description: Its owner, type: str, default: root}
   mode: {description: Its mode, type: str, required: true}
   urls: {description: Where other nodes hand it on, type: list, elements: str, default: []}
+  mirror: {description: "The site's mirror: url, proxy, and ca_file, a file on the controller", type: dict}
   look: {description: Only say whether the node has it, type: bool, default: false}
 """
 PIECE = 16 << 20
@@ -41,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
     """Asks the module of this name, and sends what it lacks."""
 
     TRANSFERS_FILES = True
-    _VALID_ARGS = frozenset(("src", "dest", "owner", "mode", "urls", "look"))
+    _VALID_ARGS = frozenset(("src", "dest", "owner", "mode", "urls", "mirror", "look"))
 
     def run(self, tmp: Any = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What the module says, and `sent`: bytes that came from the controller."""
@@ -58,7 +60,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
             names = ("ansible_host", "causeway_region")  # which may be templates
             where = {name: self._templar.template((task_vars or {}).get(name, "")) for name in names}
             return result | found | _place(where, asked)
-        found = self._ask({**asked, "urls": given.get("urls") or []}, task_vars)
+        others = {"urls": given.get("urls") or []} | _mirror(given.get("mirror") or {}, sha256)
+        found = self._ask(asked | others, task_vars)
         sent = 0
         if not found.get("failed") and not found["installed"]:
             said = found["why"]
@@ -111,6 +114,15 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
                     return found, sent
                 if not block:
                     raise AnsibleActionFail(f"{source} has become shorter while it was sent: run again")
+
+
+def _mirror(given: Mapping[str, str], sha256: str) -> dict[str, Any]:
+    """How the module asks the mirror: there a file's name is its checksum, so none can be the wrong one."""
+    if not given.get("url"):
+        return {}
+    authority = Path(given["ca_file"]).read_text() if given.get("ca_file") else ""
+    url = f"{given['url'].rstrip('/')}/{sha256}"
+    return {"mirror": {"url": url, "proxy": given.get("proxy") or "", "authority": authority}}
 
 
 def _place(where: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import hashlib
 import http.client
 import os
 import random
+import ssl
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
@@ -54,6 +55,13 @@ options:
     type: list
     elements: str
     default: []
+  mirror:
+    description: Where the site keeps it, asked after those who hand it on.
+    type: dict
+    suboptions:
+      url: {description: Its URL there, type: str, required: true}
+      proxy: {description: The HTTP proxy by which it is asked; empty means none, type: str, default: ""}
+      authority: {description: Who signs its certificate (PEM); empty: a public one, type: str, default: ""}
   piece:
     description: A file with the next bytes.
     type: path
@@ -133,15 +141,14 @@ class Artefact:
         file.seek(offset)
         return file
 
-    def take(self, url: str) -> None:
-        """From another node, what is not there yet. OSError or HTTPException where not all of it comes."""
+    def take(self, url: str, proxy: str = "", authority: str = "") -> None:
+        """What is not there yet. OSError or HTTPException where not all of it comes."""
         offset = self.came()
-        where = urlsplit(url)
-        link = http.client.HTTPConnection(where.hostname, where.port, timeout=CONNECT_S)
+        link, path = connection(url, proxy, authority)
         try:
             link.connect()
             link.sock.settimeout(SILENT_S)
-            link.request("GET", where.path, headers={"Range": f"bytes={offset}-"})
+            link.request("GET", path, headers={"Range": f"bytes={offset}-"})
             answer = link.getresponse()
             if answer.status not in (200, 206):
                 raise OSError(f"it answers {answer.status}")
@@ -163,17 +170,34 @@ class Artefact:
         self.part.replace(self.dest)
         return True
 
-    def taken(self, urls: list[str]) -> bool:
+    def taken(self, urls: list[str], mirror: dict[str, str] | None) -> bool:
         """From whoever gives it; each that fails leaves what came of it to the next."""
-        for url in urls:
+        mirrors = [(mirror["url"], mirror["proxy"], mirror["authority"])] if mirror else []
+        for url, *way in [*((url,) for url in urls), *mirrors]:
             try:
-                self.take(url)
+                self.take(url, *way)
             except (OSError, http.client.HTTPException) as error:
                 self.why.append(f"{url}: {error or type(error).__name__}")
             else:
                 if self.install(url):
                     return True
         return False
+
+
+def connection(url: str, proxy: str, authority: str) -> tuple[http.client.HTTPConnection, str]:
+    """A connection that is not open yet, and the path to ask by it."""
+    where = urlsplit(url)
+    first = urlsplit(proxy) if proxy else where
+    host = first.hostname or ""
+    if where.scheme == "http":
+        # A proxy is asked for the whole URL, a server for what is after its name.
+        return http.client.HTTPConnection(host, first.port, timeout=CONNECT_S), url if proxy else where.path
+    trusted = ssl.create_default_context(cadata=authority or None)
+    port = first.port or (http.client.HTTP_PORT if proxy else None)
+    link = http.client.HTTPSConnection(host, port, timeout=CONNECT_S, context=trusted)
+    if proxy:
+        link.set_tunnel(where.hostname or "", where.port)
+    return link, where.path
 
 
 def digest(path: Path) -> str:
@@ -195,6 +219,14 @@ def main() -> None:
             "size": {"type": "int", "required": True},
             "state": {"type": "str", "choices": ["looked", "present", "added"], "default": "present"},
             "urls": {"type": "list", "elements": "str", "default": []},
+            "mirror": {
+                "type": "dict",
+                "options": {
+                    "url": {"type": "str", "required": True},
+                    "proxy": {"type": "str", "default": ""},
+                    "authority": {"type": "str", "default": ""},
+                },
+            },
             "piece": {"type": "path"},
             "offset": {"type": "int"},
         },
@@ -226,7 +258,7 @@ def main() -> None:
         end(installed, installed)
     urls = list(asked["urls"])
     random.shuffle(urls)  # nodes share those out that hand it on
-    installed = artefact.taken(urls)
+    installed = artefact.taken(urls, asked["mirror"])
     end(installed, installed)
 
 
