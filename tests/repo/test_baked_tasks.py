@@ -24,6 +24,7 @@ from infra.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_BAKED = {
+    ("base", "Ask the mirrors what they have"): "it installs nothing, and images know no mirror",
     ("cuda_base", "Install what kernel modules are built with"): "they are of the kernel that the host runs",
     ("grafana", "Install Grafana"): "one host of a pool has it, from a repository that no other knows",
     ("grafana", "Install Grafana, with fresh package lists"): "likewise",
