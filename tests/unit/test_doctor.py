@@ -444,7 +444,7 @@ def test_what_has_to_be_open_follows_from_the_endpoints() -> None:
 
 
 UNTOLD = {
-    "base": {"{{ item }}{{ '.disabled' if base_mirror_packages != '' else '' }}"},  # where there are mirrors
+    "base": {"{{ __base_own_source_place }}"},  # where there are mirrors
     "wan_gateway": {"/etc/wireguard/{{ item.tunnel.device }}.conf"},  # its own look says it
     "ceph": {"{{ item.path }}", "{{ pki_authority_certificate }}"},  # keys, named by daemons of this cluster
     "ceph_client": {

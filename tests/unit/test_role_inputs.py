@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from infra import capabilities
 from infra.drift import inputs
-from infra.drift.inputs import FROM_A_NODE, options, role_inputs, sources_of
+from infra.drift.inputs import FROM_A_NODE, Sources, options, role_inputs, sources_of
 from infra.errors import CausewayError
 from infra.ground import secrets
 from infra.ground.contract import Contract
@@ -69,7 +69,12 @@ def test_a_roles_files_are_read_once_however_many_hosts_take_it(
     contract: Contract, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    monkeypatch.setattr(inputs, "sources_of", lambda role: read.append(role) or sources_of(role))
+
+    def noted(role: str) -> Sources:
+        read.append(role)
+        return sources_of(role)
+
+    monkeypatch.setattr(inputs, "sources_of", noted)
     role_inputs(contract, {})
     assert sorted(read) == sorted(role_order())
 
