@@ -10,6 +10,7 @@ import pulumi
 from infra.components import taken_out
 from infra.components.holding import (
     DRAIN,
+    GOING,
     Held,
     drained,
     drained_file,
@@ -57,14 +58,8 @@ class DepartureLifecycle(Lifecycle):
         nodes_going = _standing(stack, contract.hosts.keys() - declared)
         going, keeps = [*nodes_going, *machines], inputs["keeps"]
         held = held_by(contract, going, declared, keeps, inputs["leave"])
-        require_taken_over(held, inputs["leave"])
         back, on_its_way = _back(stack, going, keeps), _on_its_way(stack, declared, keeps)
-        handed_over = {role: {*part.handed_over(), *on_its_way[role]} for role, part in held.items()}
-        remember_drained(stack, {role: {*hosts, *back[role]} for role, hosts in handed_over.items()})
-        groups = [taken for part in held.values() for taken in part.takers.values()]
-        groups += [set(takers_of(role, contract, host)) for role, hosts in back.items() for host in hosts]
-        hand_over(contract, [group for group in groups if group], held, back)
-        remember_drained(stack, handed_over)
+        drain(contract, held, inputs["leave"], on_its_way, back)
         if nodes_going:
             print(f"about to go: {', '.join(nodes_going)}", flush=True)
             say_goodbye(contract, nodes_going)
@@ -90,7 +85,32 @@ class Departure(Managed, module="causeway", name="Departure"):
         super().__init__(DepartureLifecycle, name, inputs, opts)
 
 
-def hand_over(
+def drain(
+    contract: Contract,
+    held: Mapping[str, Held],
+    leave: Mapping[str, Mapping[str, Any]],
+    on_its_way: Mapping[str, Collection[str]],
+    back: Mapping[str, Collection[str]],
+    said: tuple[str, str] = GOING,
+) -> None:
+    """Have others take over what is held where it is to go, and fill again those that come BACK.
+
+    ON_ITS_WAY: those that others have taken over from before, and that stay so; it and BACK are role → hosts.
+    LEAVE: see `consent`; SAID: see `no_consent`. From whom is written down first, so that after a killed run
+    it is known. CausewayError where nobody can take something over and nobody has let it go, or where those
+    who can did not; then nothing was taken away.
+    """
+    require_taken_over(held, leave, said)
+    handed_over = {role: {*part.handed_over(), *on_its_way.get(role, ())} for role, part in held.items()}
+    begun = {role: {*hosts, *back.get(role, ())} for role, hosts in handed_over.items()}
+    remember_drained(contract.stack, begun)
+    groups = [taken for part in held.values() for taken in part.takers.values()]
+    groups += [set(takers_of(role, contract, host)) for role, hosts in back.items() for host in hosts]
+    _hand_over(contract, [group for group in groups if group], held, back)
+    remember_drained(contract.stack, handed_over)
+
+
+def _hand_over(
     contract: Contract,
     groups: Sequence[Collection[str]],
     held: Mapping[str, Held],

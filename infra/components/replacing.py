@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from infra.components.departures import hand_over, say_goodbye
-from infra.components.holding import drained, held_by, kept_by, remember_drained, require_taken_over
+from infra.components.departures import drain, say_goodbye
+from infra.components.holding import drained, held_by, kept_by
 from infra.components.leaving import forget_all, say
 from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
@@ -52,12 +52,7 @@ def take_away(contract: Contract, going: Sequence[str], leave: Mapping[str, Mapp
     gone.
     """
     held = held_by(contract, going, (), kept_by(contract), leave)
-    require_taken_over(held, leave, ANEW)
-    before = drained(contract.stack)
-    now = {role: {*before.get(role, ()), *part.handed_over()} for role, part in held.items()}
-    remember_drained(contract.stack, now)
-    groups = [taken for part in held.values() for taken in part.takers.values() if taken]
-    hand_over(contract, groups, held, {})
+    drain(contract, held, leave, drained(contract.stack), {}, ANEW)
     result = say_goodbye(contract, going)
     if result and result.failed:
         raise CausewayError(result.report(), hint=UNMENDED)

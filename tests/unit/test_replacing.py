@@ -1,11 +1,12 @@
 """Which standing nodes a rollout of an image concerns, and in which order one is taken away."""
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.components import replacing
+from infra.components import departures, replacing
 from infra.converge.runner import HostResult, RunResult
 from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
@@ -53,8 +54,9 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return lambda *_, **__: steps.append(name)
 
     monkeypatch.setattr(replacing, "drained", lambda _: {})
-    for name in ("remember_drained", "hand_over", "forget_all"):
-        monkeypatch.setattr(replacing, name, noted(name))
+    for name in ("remember_drained", "have_others"):
+        monkeypatch.setattr(departures, name, noted(name))
+    monkeypatch.setattr(replacing, "forget_all", noted("forget_all"))
     monkeypatch.setattr(nodes, "remove", noted("remove"))
     return steps
 
@@ -72,7 +74,18 @@ def test_a_node_is_drained_before_it_says_good_bye_and_forgotten_once_it_is_gone
 ) -> None:
     leaving(monkeypatch, None)
     replacing.take_away(contract(), ["tokyo-gpu-0"], {"ceph": {"hosts": []}, "nfs_server": {"hosts": []}})
-    assert done == ["remember_drained", "hand_over", "remove", "forget_all"]
+    assert done == ["remember_drained", "have_others", "remember_drained", "remove", "forget_all"]
+
+
+def test_who_was_drained_before_is_not_forgotten(monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
+    leaving(monkeypatch, None)
+    remembered: list[Mapping[str, Collection[str]]] = []
+    before = {"ceph": {"shanghai-storage-0"}}
+    monkeypatch.setattr(replacing, "drained", lambda _: before)
+    monkeypatch.setattr(departures, "remember_drained", lambda _, hosts: remembered.append(hosts))
+    replacing.take_away(contract(), ["tokyo-gpu-0"], {"ceph": {"hosts": []}, "nfs_server": {"hosts": []}})
+    assert all(hosts["ceph"] == before["ceph"] for hosts in remembered)
+    assert done == ["have_others", "remove", "forget_all"]
 
 
 def test_what_nobody_can_take_over_stays(monkeypatch: pytest.MonkeyPatch, done: list[str]) -> None:
