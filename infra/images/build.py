@@ -80,12 +80,10 @@ def compare(contract: Contract, pool: str, progress: Progress) -> list[str]:
 
 @contextmanager
 def _only_build(progress: Progress) -> Iterator[None]:
-    """One build at a time on this machine: they share what they fetch. Clears what killed ones left."""
+    """One build at a time on this machine: they share what they fetch. Clears builders of killed ones."""
     with baked.locked(progress):
         left = run(["podman", "ps", "--all", "--quiet", f"--filter=label={BUILDER_LABEL}"]).split()
         containers.discard(*left)
-        for part in baked.folders().glob(f".*{baked.PART}"):
-            shutil.rmtree(part, ignore_errors=True)
         yield
 
 

@@ -9,7 +9,8 @@ import json
 import re
 import shutil
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,9 @@ MANIFEST = "manifest.json"
 SBOM = "sbom.spdx.json"
 FILES = "files.txt"
 PART = ".part"
-"""How names end of what is not whole yet; the next build clears it away."""
+"""How names end of what is not whole yet; the next build or look clears it away."""
+GONE = ".gone"
+"""How names end of what is being removed; where that was killed, the next build or look goes on with it."""
 FORMS = "vm-*"
 """Folders beside these files: see vm_image.py."""
 DAY_S = 86400
@@ -139,9 +142,17 @@ def unpack(one: Baked, work: Path) -> Path:
     return tar
 
 
-def locked(progress: image.Progress) -> AbstractContextManager[None]:
-    """While it is held nobody else writes beside the images; what killed runs left there may be cleared."""
-    return image.locked(folders() / "lock", progress)
+@contextmanager
+def locked(progress: image.Progress) -> Iterator[None]:
+    """While it is held nobody else builds an image or looks at a whole one. Clears what killed runs left."""
+    with image.locked(folders() / "lock", progress):
+        for part in folders().glob(f".*{PART}"):
+            shutil.rmtree(part, ignore_errors=True)
+        for gone in folders().glob(f".*{GONE}"):
+            name = _name_of(gone)
+            if folder(name).exists() or not users(name):  # built anew since, or nobody needs it
+                _remove_rest(gone)
+        yield
 
 
 def require_whole(one: Baked, progress: image.Progress) -> None:
@@ -167,12 +178,23 @@ def remove(name: str) -> None:
             f"nodes are made from image {name}: {', '.join(using)}", hint="take their stacks down first"
         )
     path = folder(name)
-    gone = path.with_name(f".{name}.gone")
+    gone = path.with_name(f".{name}{GONE}")
     if path.exists():  # first, so that what a killed run leaves is not taken for an image
         path.rename(gone)
-    run(["podman", "rmi", "--ignore", tag_of(name)])
-    shutil.rmtree(gone, ignore_errors=True)
+    _remove_rest(gone)
     _prune()
+
+
+def _remove_rest(gone: Path) -> None:
+    """Remove podman's copy of an image, unless it was built anew since, and then what was known of it."""
+    name = _name_of(gone)
+    if not folder(name).exists():
+        run(["podman", "rmi", "--ignore", tag_of(name)])
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def _name_of(gone: Path) -> str:
+    return gone.name.removeprefix(".").removesuffix(GONE)
 
 
 def _prune() -> None:
