@@ -1,14 +1,18 @@
 """Signatures of images: whose they are, what they are over, and what becomes of a changed byte."""
 
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.errors import CausewayError
+from infra.process import run
 from infra.providers.local import image, signing
 
 ON_DISK = settings(
@@ -82,6 +86,27 @@ def test_a_signature_for_another_purpose_counts_for_nothing(
     monkeypatch.undo()
     monkeypatch.setattr(image, "images_dir", lambda: manifest.parent)
     assert not signing.is_signed(manifest)
+
+
+def test_one_process_asks_once_about_what_stays_the_same(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[str]] = []
+
+    def noted(argv: Sequence[str], **more: Any) -> str:
+        asked.append(argv)
+        return run(argv, **more)
+
+    monkeypatch.setattr(signing, "run", noted)
+    with ThreadPoolExecutor(4) as pools:
+        assert all(pools.map(signing.is_signed, [manifest] * 8))
+    assert len(asked) == 1
+    said = manifest.read_text()
+    manifest.write_text(f"{said} ")
+    assert not signing.is_signed(manifest)
+    manifest.write_text(said)
+    assert signing.is_signed(manifest)
+    assert len(asked) == 2
 
 
 def test_the_machine_s_key_is_made_once_and_only_its_owner_reads_it(manifest: Path) -> None:

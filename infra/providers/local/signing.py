@@ -6,6 +6,8 @@ key's file, or a public one's (`….pub`) whose private half an agent has.
 
 import os
 import tempfile
+import threading
+from functools import lru_cache
 from pathlib import Path
 
 from infra.errors import CausewayError
@@ -19,6 +21,8 @@ SIGNER = "causeway"
 SUFFIX = ".sig"
 COMMENT = "causeway images"
 OPENSSH = "install openssh-client"
+_ONE_ASKS = threading.Lock()
+"""Pools ask at the same time, and what one was told the others need not ask."""
 
 
 def key_file() -> Path:
@@ -69,12 +73,23 @@ def is_signed(file: Path) -> bool:
     signature = Path(f"{file}{SUFFIX}")
     if not (signature.is_file() and public_file().is_file()):
         return False
-    with tempfile.NamedTemporaryFile("w", suffix=".signers") as signers:
-        signers.write(f"{SIGNER} {public_file().read_text()}")
-        signers.flush()
-        words = (*("-f", signers.name), *("-I", SIGNER), *("-n", NAMESPACE), *("-s", str(signature)))
-        try:
-            run(["ssh-keygen", "-Y", "verify", *words], stdin=file.read_text())
-        except CausewayError:
-            return False
+    try:
+        with _ONE_ASKS:
+            _require_signature(file.read_text(), signature.read_bytes(), public_file().read_text())
+    except CausewayError:
+        return False
     return True
+
+
+@lru_cache(maxsize=256)
+def _require_signature(said: str, signature: bytes, key: str) -> None:
+    """CausewayError where a signature is not what the key has made over that; what is, is asked for once.
+
+    A process asks for every image again and again, once for each pool.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        signers, made = Path(folder, "signers"), Path(folder, "signature")
+        signers.write_text(f"{SIGNER} {key}")
+        made.write_bytes(signature)
+        words = (*("-f", str(signers)), *("-I", SIGNER), *("-n", NAMESPACE), *("-s", str(made)))
+        run(["ssh-keygen", "-Y", "verify", *words], stdin=said)
