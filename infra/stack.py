@@ -30,6 +30,11 @@ def stack_dir(stack: str) -> Path:
     return Path(".causeway") / "stacks" / check_stack(stack)
 
 
+def contract_file(stack: str) -> Path:
+    """Where the contract of a stack is: absolute."""
+    return ROOT / stack_dir(stack) / "contract.json"
+
+
 def secret_file(stack: str, name: str, ending: str = "") -> Path:
     """Where a part of a secret is on the controller: absolute, for roles read it by that."""
     return ROOT / stack_dir(stack) / "secrets" / f"{name}{ending}"

@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 from rich.console import Console
 
-from infra import ROOT
 from infra.checks import DeclarationError, load, require_valid
 from infra.commands.arguments import add_stack, declaration_of
 from infra.commands.check import problems_json
@@ -22,7 +21,7 @@ from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, load_contract
 from infra.ground.machine import Grade
 from infra.pulumi_cli import SALT
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 WIDE = 160
 """Columns where the output is no terminal."""
@@ -105,7 +104,7 @@ def console() -> Console:
 def _before(stack: str) -> Contract | None:
     """The contract of the last `up`; None without one, and for one of a version that knew no passwords."""
     with suppress(CausewayError):
-        return load_contract(ROOT / stack_dir(stack) / "contract.json")
+        return load_contract(contract_file(stack))
     return None
 
 

@@ -5,7 +5,6 @@ import json
 import sys
 from pathlib import Path
 
-from infra import ROOT
 from infra.commands.arguments import add_stack, require_known
 from infra.drift import report
 from infra.drift.page import DriftPage, write_page
@@ -13,7 +12,7 @@ from infra.drift.scan import scan_stack
 from infra.errors import ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import helper_roles, role_order
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.coverage:
         return _coverage(arguments.role)
     stack = arguments.stack
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     chosen = hosts_of(contract, arguments.region, arguments.host)
     reports = scan_stack(stack, chosen, roles=arguments.role, thorough=arguments.thorough)
     if arguments.json:

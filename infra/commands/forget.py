@@ -5,14 +5,13 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from infra import ROOT
 from infra.commands.arguments import add_stack, require_known
 from infra.components.leaving import forget, recorded
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.pulumi_cli import only_one
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Have the others forget them. BadInputError for an unknown name, and for a node that answers."""
-    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    contract = load_contract(contract_file(arguments.stack))
     hosts = list(dict.fromkeys(arguments.host))
     require_known("host", hosts, sorted(contract.hosts.keys() | recorded(contract.stack)))
     if answering := asyncio.run(_answering(contract, hosts)):

@@ -27,7 +27,7 @@ from infra.errors import CausewayError, ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.inventory.roles import role_hosts, role_order
 from infra.pulumi_cli import only_one, pulumi, select_stack
-from infra.stack import stack_dir
+from infra.stack import contract_file, stack_dir
 from infra.verify.verdicts import VerificationResult, read_result
 
 
@@ -83,7 +83,7 @@ def stand_up(stack: str, *, measure: bool | None = False) -> ExitCode:
                 f"stack {stack} does not stand as declared: the diagnostics above say why",
                 hint=f"mend it and run ./run up {stack} again: what stands already is kept",
             )
-        contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+        contract = load_contract(contract_file(stack))
         forget_gone(contract, partial(print, flush=True), consent(declaration.spec))
         measured: list[Measurement] = []
         if wants_measuring(contract, measure):

@@ -20,13 +20,14 @@ from infra.components.holding import (
     require_taken_over,
     takers_of,
 )
-from infra.components.inventory_files import contract_file, standing_contract
+from infra.components.inventory_files import standing_contract
 from infra.components.leaving import have_others, recorded_roles, say, silent_in, take_leave
 from infra.converge.runner import RunResult
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.providers.local import nodes
+from infra.stack import contract_file
 
 DRAIN_S = 1800
 """How long data may move until somebody is asked again."""

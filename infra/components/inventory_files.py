@@ -14,7 +14,7 @@ from infra.ground import ssh
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import identities_file
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 INVENTORY_SOURCE = "---\nplugin: causeway\n"
 """What `inventories/<stack>/causeway.yml` says where the user has none; the plugin finds the rest."""
@@ -95,11 +95,6 @@ def standing_contract(stack: str, asked_for: str = "") -> Contract | None:
         if asked_for:
             print(f"{asked_for}: {error.message}", flush=True)
         return None
-
-
-def contract_file(stack: str) -> Path:
-    """Where the contract of a stack is."""
-    return ROOT / stack_dir(stack) / "contract.json"
 
 
 def _inventory_source(stack: str) -> Path:

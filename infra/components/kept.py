@@ -27,7 +27,7 @@ from infra.errors import CausewayError
 from infra.files import write_file
 from infra.providers.lifecycle import Lifecycle
 from infra.pulumi_cli import CAUSEWAY_DIR, require, stack_exists
-from infra.stack import check_stack, stack_dir
+from infra.stack import check_stack, contract_file, stack_dir
 
 KEPT = ("contract.json", "drift", "identities.json", "secrets", "ssh")
 FILES: Mapping[str, Callable[[], Lifecycle]] = {
@@ -50,7 +50,7 @@ def machines(stack: str) -> Machines:
     known = list(_resources(stack)) if stack_exists(stack) else []
     contracts = [properties["contract"] for kind, properties in known if kind == "InventoryFiles"]
     with suppress(OSError, ValueError):  # none, or half a file
-        contracts.append(json.loads((ROOT / stack_dir(stack) / "contract.json").read_bytes()))
+        contracts.append(json.loads(contract_file(stack).read_bytes()))
     stay = {name: host for contract in contracts for name, host in machines_of(contract).items()}
     for kind, properties in known if stay else ():
         with suppress(ValidationError):  # another version's contract: the file is as it was

@@ -25,7 +25,7 @@ from infra.errors import BadInputError, CausewayError
 from infra.ground import sudo
 from infra.ground.contract import load_contract
 from infra.inventory.groups import group_hosts, inventory_data
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 __all__ = ["HostResult", "Progress", "Rehearsal", "RunResult", "run_playbook"]
 
@@ -139,14 +139,14 @@ def _require(playbook: str, inventory: Path, stack: str) -> None:
 
 def _get_passwords(stack: str) -> None:
     """What sudo asks for, before Ansible starts, whose output nobody could answer."""
-    path = ROOT / stack_dir(stack) / "contract.json"
+    path = contract_file(stack)
     if path.is_file():
         sudo.ready(load_contract(path))
 
 
 def _targets(stack: str, limit: Sequence[str] | None) -> set[str]:
     """The hosts a run is meant for, from the contract; empty where there is none to ask."""
-    path = ROOT / stack_dir(stack) / "contract.json"
+    path = contract_file(stack)
     if not path.is_file():
         return set()
     inventory = inventory_data(load_contract(path), ROOT)

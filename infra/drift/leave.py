@@ -18,7 +18,7 @@ from infra.errors import BadInputError
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import load_identities
 from infra.inventory.roles import role_order
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 Named = Collection[str] | Mapping[str, Collection[str]]
 NODE_ROLE = "base"
@@ -33,7 +33,7 @@ def leaving_plan(
     ROLES: these, everywhere or by host, whether they are declared or not; without, those that the record has
     and the declaration has not. BadInputError for a role that is on none of the hosts.
     """
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     declared = role_inputs(contract, load_identities(stack), lambda _name, _kind: "")
     plans = {}
     for host in contract.hosts if hosts is None else hosts:
@@ -108,7 +108,7 @@ def drop_roles(
 
     STAY: host → roles of which nobody knows what was before them; the record keeps them, and says so.
     """
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     return asyncio.run(_drop(contract, left, stay))
 
 

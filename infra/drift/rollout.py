@@ -6,7 +6,6 @@ it governs as sealed. playbooks/site.yml asks this as the action `causeway_rollo
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from infra import ROOT
 from infra.drift.claims import NEUTRAL
 from infra.drift.findings import MANIFEST_ROLE, RoleReport
 from infra.drift.inputs import Inputs
@@ -17,7 +16,7 @@ from infra.drift.task_inputs import Known, TaskInputs
 from infra.errors import CausewayError
 from infra.ground.contract import load_contract
 from infra.ground.identities import load_identities
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 STAY = frozenset(("package", "user", "group"))
 """Kinds that a restart or another task's change leaves as they are, beside those that stand alone."""
@@ -29,7 +28,7 @@ def plan(stack: str, due: Mapping[str, Sequence[str]]) -> dict[str, dict[str, li
     Nothing of a role that was not sealed, or of which something differs, and nothing on a host that cannot be
     scanned: they run whole there.
     """
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     tasks = TaskInputs(Inputs(contract, load_identities(stack)))
     sealed = {host: dict(_sealed(stack, host, due)) for host in dict.fromkeys(_hosts(due))}
     asked = [host for host, parts in sealed.items() if parts]

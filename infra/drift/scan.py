@@ -11,7 +11,6 @@ import time
 from collections.abc import AsyncGenerator, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from infra import ROOT
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
 from infra.drift.kinds import known_keys
@@ -22,7 +21,7 @@ from infra.errors import BadInputError
 from infra.ground import sudo
 from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import load_identities
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 T = TypeVar("T")
 AT_ONCE = 48
@@ -42,7 +41,7 @@ def scan_stack(
     A `thorough` scan also reads the large files whose size and times are those they were sealed with.
     Raises CausewayError for a stack that does not stand, BadInputError for a host or role it does not have.
     """
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     names = list(contract.hosts) if hosts is None else list(hosts)
     inputs = role_inputs(contract, load_identities(stack))
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from infra import ROOT
 from infra.drift.inputs import Inputs
 from infra.drift.journal import keep_changes
 from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest
@@ -19,7 +18,7 @@ from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import CausewayError, one_line, sentence, why
 from infra.ground.contract import load_contract
 from infra.ground.identities import load_identities
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 AT_ONCE = 32
 STORE_TIMEOUT_S = 20
@@ -55,7 +54,7 @@ async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifes
 
 async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> list[str]:
     """Seal many hosts at once; the problems, one line each."""
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     trips, identities = Trips(contract), load_identities(stack)
     known = Inputs(contract, identities)
     tasks, inputs = TaskInputs(known), known.all()

@@ -20,7 +20,7 @@ from infra.drift.assembly import PYTHON, script
 from infra.errors import CausewayError, sentence, why
 from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, JumpContract, RegionContract, load_contract
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 CONNECT_TIMEOUT_S = 10
 ANSWER_LIMIT_S = 80
@@ -253,7 +253,7 @@ async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:
 
 def login_of(stack: str, host: str) -> tuple[str, str]:
     """The user that logs in to a host, and the key's fingerprint. CausewayError when it cannot be read."""
-    contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+    contract = load_contract(contract_file(stack))
     region = contract.regions[contract.region_of(host)]
     if not region.ssh_private_key_file:
         return region.ssh_user, ""  # any key of the agent's: nobody knows which will be taken next time

@@ -32,7 +32,7 @@ from infra.drift.scan import AT_ONCE, scan_stack
 from infra.drift.trip import Trips
 from infra.ground.contract import Contract, load_contract
 from infra.ground.ssh import ssh_config_file
-from infra.stack import stack_dir
+from infra.stack import contract_file, stack_dir
 from tests.integration.checkout import Checkout, new_checkout, region
 
 NODES = 20
@@ -93,7 +93,7 @@ class Bench:
 
     def __init__(self, stack: str, folder: Path, sessions: Sequence[int]) -> None:
         self.stack, self.folder, self.sessions = stack, folder, sorted(sessions)
-        self.contract = load_contract(ROOT / stack_dir(stack) / "contract.json")
+        self.contract = load_contract(contract_file(stack))
         self.hosts = list(self.contract.hosts)
         manifests = [manifest for host in self.hosts if (manifest := load_manifest(stack, host))]
         entries = [

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from infra import ROOT
 from infra.ground.contract import load_contract
-from infra.stack import stack_dir
+from infra.stack import contract_file
 from tests.bench.bench_drift import stand_up
 from tests.integration.checkout import new_checkout
 
@@ -69,7 +69,7 @@ def verified(stack: str) -> tuple[float, list[dict[str, str]]]:
 
 def measure(stack: str) -> dict[str, float]:
     """What hangs → seconds."""
-    names = list(load_contract(ROOT / stack_dir(stack) / "contract.json").hosts)
+    names = list(load_contract(contract_file(stack)).hosts)
     figures = {HEALTHY: statistics.median(show(HEALTHY, *verified(stack)) for _ in range(RUNS))}
     for unit, role in DAEMONS.items():
         node = next(name for name in reversed(names) if f"-{role}-" in name)

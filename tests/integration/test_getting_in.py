@@ -198,12 +198,11 @@ def test_an_agent_without_which_nothing_goes(
 
 ASK = """
 import sys
-from infra import ROOT
 from infra.errors import CausewayError
 from infra.ground.contract import load_contract
 from infra.ground.login import as_root
-from infra.stack import stack_dir
-contract = load_contract(ROOT / stack_dir(sys.argv[1]) / "contract.json")
+from infra.stack import contract_file
+contract = load_contract(contract_file(sys.argv[1]))
 try:
     print(as_root(contract, "hall-control-0", "id", timeout_s=30), end="")
 except CausewayError as error:

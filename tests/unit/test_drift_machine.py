@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra import stack
 from infra.components import inventory_files
 from infra.components import wave as component
 from infra.components.inventory_files import InventoryLifecycle
@@ -32,7 +33,7 @@ OURS, EVIL = {"exists": True, "shell": "/bin/sh"}, {"exists": True, "shell": "/b
 
 @pytest.fixture(autouse=True)
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (component, inventory_files, ssh, manifests, identities):
+    for module in (component, inventory_files, ssh, stack, manifests, identities):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
 

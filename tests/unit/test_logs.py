@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,7 +137,7 @@ def test_no_length_of_time(text: str) -> None:
 
 
 @pytest.fixture(name="asked")
-def _asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def _asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Answers by store, and the words that each was asked with; a stack of two regions stands."""
     contract = contract_of({"tokyo": (2, 1), "shanghai": (1, 1)}, [("tokyo", "shanghai")], logs=LOGS)
     found: dict[str, Any] = {"words": {}, "contract": contract}
@@ -151,7 +150,6 @@ def _asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 
     monkeypatch.setattr(commands, "load_contract", lambda _path: contract)
     monkeypatch.setattr(commands, "_answer", answer)
-    monkeypatch.setattr(commands, "ROOT", tmp_path)
     return found
 
 
@@ -235,7 +233,7 @@ def test_who_is_not_there_cannot_be_asked(words: tuple[str, str], text: str) -> 
     assert "did you mean tokyo" in str(caught.value)
 
 
-def test_a_stack_without_logs_says_how_to_have_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stack_without_logs_says_how_to_have_them(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = ClusterSpec.model_validate(
         {
             "name": "p",
@@ -246,7 +244,6 @@ def test_a_stack_without_logs_says_how_to_have_them(monkeypatch: pytest.MonkeyPa
     )
     contract = build_contract(spec, make_plan(spec), "s")
     monkeypatch.setattr(commands, "load_contract", lambda _path: contract)
-    monkeypatch.setattr(commands, "ROOT", tmp_path)
     with pytest.raises(BadInputError, match="keeps no logs") as caught:
         run()
     assert "logs: {kind: victorialogs}" in str(caught.value)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from infra import stack
 from infra.components import access_key, inventory_files
 from infra.components.access_key import SshKeyLifecycle
 from infra.components.inventory_files import InventoryLifecycle
@@ -45,7 +46,7 @@ def contract() -> Contract:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (access_key, inventory_files, ssh):
+    for module in (access_key, inventory_files, ssh, stack):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infra import ROOT
 from infra.capabilities.acceptance.answers import Round, Verdict, read_answer, unheard, weighed
 from infra.capabilities.acceptance.breaker import Held
 from infra.capabilities.acceptance.floors import floor
@@ -20,7 +19,7 @@ from infra.drift.trip import TripError, Trips, execute, failure_of
 from infra.errors import BadInputError, ExitCode, one_line
 from infra.ground.contract import Contract, load_contract
 from infra.ground.names import some
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 COMMAND, SUMMARY = "accept", "show which nodes are good, and which may be taken out"
 SHOW = "env PYTHONPATH=/usr/local/lib/causeway python3 -sB -m infra.capabilities.acceptance.node show"
@@ -45,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Ask every node and the breaker; FAILED unless jobs may start on all of them."""
-    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    contract = load_contract(contract_file(arguments.stack))
     section = contract.section(AcceptanceSection)
     if section is None:
         raise BadInputError(

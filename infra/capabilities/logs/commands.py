@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from infra import ROOT
 from infra.capabilities.logs.section import LogsSection
 from infra.commands.arguments import add_stack
 from infra.errors import BadInputError, CausewayError, ExitCode, one_line, sentence
@@ -18,7 +17,7 @@ from infra.ground.contract import Contract, load_contract
 from infra.ground.login import on
 from infra.ground.problem import nearest, show
 from infra.process import begun
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 COMMAND, SUMMARY = "logs", "find what nodes have logged, in every region's store"
 PATIENCE_S = 60
@@ -78,7 +77,7 @@ def positive(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Ask the stores, and print what they found by time; FAILED when one could not be asked."""
-    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    contract = load_contract(contract_file(arguments.stack))
     words = {
         "query": arguments.query,
         "start": str(int(time.time()) - arguments.since),

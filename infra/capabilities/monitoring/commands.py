@@ -13,7 +13,6 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infra import ROOT
 from infra.capabilities.monitoring.page import page
 from infra.capabilities.monitoring.serve import PLACE, PORT, Fresh, serve
 from infra.capabilities.monitoring.state import Alert, RegionState, cluster_state, monitored, word
@@ -22,7 +21,7 @@ from infra.errors import ExitCode
 from infra.ground.contract import Contract, load_contract
 from infra.ground.names import some
 from infra.ground.page import save
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 COMMAND, SUMMARY = "status", "show the state of a cluster: regions, links, nodes, alerts, drift"
 MOST_LINES = 12
@@ -93,7 +92,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
 
 def contract_of(stack: str) -> Contract:
     """The contract as it is now. CausewayError for a stack that does not stand."""
-    return load_contract(ROOT / stack_dir(stack) / "contract.json")
+    return load_contract(contract_file(stack))
 
 
 def write_page(contract: Contract, file: Path) -> list[RegionState]:

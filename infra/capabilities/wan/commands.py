@@ -9,12 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from infra import ROOT
 from infra.capabilities.wan.measure import Measurement, Rate, measure_wan
 from infra.commands.arguments import add_stack
 from infra.errors import ExitCode, one_line
 from infra.ground.contract import load_contract
-from infra.stack import stack_dir
+from infra.stack import contract_file
 
 COMMAND, SUMMARY = "wan", "measure the WAN links of a standing stack"
 
@@ -29,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Measure every pair of regions; FAILED when one could not be, or not completely."""
-    contract = load_contract(ROOT / stack_dir(arguments.stack) / "contract.json")
+    contract = load_contract(contract_file(arguments.stack))
     measured = measure_wan(contract, lambda line: print(line, file=sys.stderr))
     if arguments.json:
         print(json.dumps(measured_json(measured), indent=2))

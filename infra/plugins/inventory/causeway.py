@@ -99,9 +99,9 @@ def stop(message: str) -> NoReturn:
 def read_contract(stack: str, file: str | None) -> Contract:
     """The contract from its file, else from the Pulumi stack. CausewayError when there is neither."""
     from infra.ground.contract import Contract, load_contract
-    from infra.stack import stack_dir
+    from infra.stack import contract_file
 
-    path = ROOT / (file or stack_dir(stack) / "contract.json")
+    path = ROOT / file if file else contract_file(stack)
     pulumi = shutil.which("pulumi")
     if file or path.is_file() or pulumi is None or "PULUMI_BACKEND_URL" not in os.environ:
         return load_contract(path)
