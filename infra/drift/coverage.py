@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-
 from infra import ROOT
 from infra.drift.claims import COMMANDS, NEUTRAL
 from infra.drift.kinds import MODULES
 from infra.drift.owner import TELLS_OTHERS
+from infra.inventory.steps import read_yaml
 
 KEYWORDS = {
     *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),
@@ -57,7 +56,7 @@ def role_coverage(role: str, root: Path = ROOT) -> Coverage:
     folder = root / "roles" / role
     tasks = (path for path in folder.glob("tasks/**/*.yml") if path.stem not in TELLS_OTHERS)
     for path in sorted([*tasks, *folder.glob("handlers/**/*.yml")]):
-        for task in _tasks(YAML(typ="safe").load(path) or []):
+        for task in _tasks(read_yaml(path) or []):
             module = next((key for key in task if key not in KEYWORDS and not key.startswith("with_")), "")
             name = f"{task.get('name', module)} ({module})"
             verdict = _covers(task, module, folder)

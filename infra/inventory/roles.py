@@ -3,15 +3,14 @@
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-from ruamel.yaml import YAML
 
 from infra import ROOT, capabilities
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
+from infra.inventory.steps import read_yaml
 
 INCLUDES = ("include_role", "import_role")
 DEPENDENCIES = "dependencies"
@@ -22,8 +21,7 @@ ORDER = ROOT / "playbooks" / "roles.yml"
 @cache
 def role_order() -> tuple[str, ...]:
     """Every role once. Each has a group `feature_<role>`: being in it applies the role."""
-    plays = YAML(typ="safe").load(ORDER.read_text())
-    return tuple(entry["role"] for play in plays for entry in play["roles"])
+    return tuple(entry["role"] for play in read_yaml(ORDER) for entry in play["roles"])
 
 
 def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
@@ -74,21 +72,13 @@ def _named_in(folder: Path) -> Iterator[str]:
     """The roles that a role's own files name."""
     for pattern in ("tasks/**/*.y*ml", "handlers/**/*.y*ml", "meta/main.y*ml"):
         for file in sorted(folder.glob(pattern)):
-            text = file.read_text()
-            if not any(word in text for word in (*INCLUDES, DEPENDENCIES)):
-                continue  # most files, and reading YAML is slow
-            for name in _names_of(text):
+            for name in _names(read_yaml(file)):
                 if not isinstance(name, str) or not name or "{{" in name:
                     says = f"{file}: which role it includes cannot be told from {name!r}"
                     raise CausewayError(
                         says, hint="write the role's name: its files count as those of this one"
                     )
                 yield name
-
-
-@lru_cache(maxsize=1024)  # more files than roles have
-def _names_of(text: str) -> tuple[Any, ...]:
-    return tuple(_names(YAML(typ="safe").load(text)))
 
 
 def _names(content: Any) -> Iterator[Any]:
@@ -118,6 +108,6 @@ def _name(value: Any, more: Any) -> Any:
 @cache
 def platforms(role: str) -> frozenset[tuple[str, str]]:
     """The systems that a role is written for, as its `meta/main.yml` says: (`debian`, `trixie`)."""
-    meta = YAML(typ="safe").load((ROOT / "roles" / role / "meta" / "main.yml").read_text())
+    meta = read_yaml(ROOT / "roles" / role / "meta" / "main.yml")
     known = meta["galaxy_info"]["platforms"]
     return frozenset((one["name"].lower(), version) for one in known for version in one["versions"])

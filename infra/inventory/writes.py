@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined, TemplateError, nodes
-from ruamel.yaml import YAML
 
 from infra import ROOT
+from infra.inventory.steps import read_yaml, values
 
 WHOLE = ("ansible.builtin.template", "ansible.builtin.copy", "causeway_artefact")
 INCLUDES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
@@ -40,15 +40,15 @@ def written_by(role: str, root: Path = ROOT) -> Written:
 
 
 def _collect(folder: Path, given: Mapping[str, Any], found: Written) -> None:
-    values = {**_values(folder), **given}
+    known = {**values(folder.name, folder.parents[1]), **given}
     for path in sorted([*folder.glob("tasks/**/*.yml"), *folder.glob("handlers/**/*.yml")]):
-        for task in _tasks(_read(path)):
+        for task in _tasks(read_yaml(path)):
             for module in WHOLE:
                 if isinstance(task.get(module), dict) and task.get("delegate_to") != "localhost":
-                    _destinations(task, str(task[module].get("dest", "")), values, found)
+                    _destinations(task, str(task[module].get("dest", "")), known, found)
             for module in INCLUDES:
                 if module in task:
-                    inner = {key: _plain(value, values) for key, value in task.get("vars", {}).items()}
+                    inner = {key: _plain(value, known) for key, value in task.get("vars", {}).items()}
                     _collect(folder.parent / str(task[module]["name"]), inner, found)
 
 
@@ -92,15 +92,6 @@ def _plain(value: Any, values: Mapping[str, Any], depth: int = 5) -> Any:
     return _plain(done, values, depth - 1)
 
 
-def _values(folder: Path) -> dict[str, Any]:
-    """A role's defaults and constants."""
-    found: dict[str, Any] = {}
-    for name in ("defaults", "vars"):
-        path = folder / name / "main.yml"
-        found |= (_read(path) or {}) if path.is_file() else {}
-    return found
-
-
 def _tasks(items: Any) -> Iterator[Mapping[str, Any]]:
     for item in items or []:
         if "block" in item:
@@ -108,8 +99,3 @@ def _tasks(items: Any) -> Iterator[Mapping[str, Any]]:
                 yield from _tasks(item.get(part))
         else:
             yield item
-
-
-@cache
-def _read(path: Path) -> Any:
-    return YAML(typ="safe").load(path.read_text())
