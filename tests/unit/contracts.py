@@ -59,3 +59,13 @@ def own_checkout(folder: Path, patch: pytest.MonkeyPatch) -> Path:
         patch.setattr(module, "ROOT", folder)
     patch.setattr(inputs, "secret_file", lambda stack, name: folder / stack / name)
     return folder
+
+
+@pytest.fixture(scope="module")
+def contract() -> Contract:
+    return contract_of()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return own_checkout(tmp_path, monkeypatch)

@@ -30,6 +30,7 @@ from infra.drift.repair import host_plan
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from tests.unit.ways import Way
 
 HOSTS = [f"tokyo-control-{number}" for number in range(4)]
 ODD = HOSTS[1]
@@ -104,19 +105,6 @@ def contract() -> Contract:
 
 CONTRACT = contract()
 INPUTS = {name: {"base": "i"} for name in HOSTS}
-
-
-class Way:
-    """Stands for SSH: a connection that brings what the named node answers."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-
-    async def __aenter__(self) -> "Way":
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -19,22 +19,14 @@ from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.roles import role_order, roles_within
+from tests.unit.contracts import checkout as checkout
+from tests.unit.contracts import contract as contract
 from tests.unit.contracts import contract_of, own_checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 GPU, CONTROL = "tokyo-gpu-0", "tokyo-control-0"
 Change = tuple[str, str]
 """Host and role."""
-
-
-@pytest.fixture(scope="module")
-def contract() -> Contract:
-    return contract_of()
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return own_checkout(tmp_path, monkeypatch)
 
 
 Inputs = dict[str, dict[str, str]]

@@ -15,20 +15,12 @@ from infra.drift.rollout import unchanged_tasks
 from infra.drift.task_inputs import Known, TaskInputs
 from infra.ground.contract import Contract
 from infra.inventory.roles import role_hosts, role_order, roles_within
-from tests.unit.contracts import contract_of, own_checkout
+from tests.unit.contracts import checkout as checkout
+from tests.unit.contracts import contract as contract
+from tests.unit.contracts import contract_of
 
 CONTROL = "tokyo-control-0"
 Hashes = dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def contract() -> Contract:
-    return contract_of()
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return own_checkout(tmp_path, monkeypatch)
 
 
 def tasks(contract: Contract, role: str, host: str = "", salt: str = "x") -> Hashes:

@@ -38,6 +38,7 @@ from infra.planning.plan import make_plan
 from infra.verify import verification
 from infra.verify.expectations import Expectation
 from tests.unit.texts import KEY
+from tests.unit.ways import Way
 from tests.verify import backend
 
 SUDO = r"""#!/usr/bin/python3 -IS
@@ -495,13 +496,13 @@ class Fleet:
     def tried(self) -> dict[str, list[bytes]]:
         return {name: self.hosts[name].noted("tried") for name in self.asking}
 
-    async def open(self, host: str) -> "Way":
+    async def open(self, host: str) -> Way:
         await asyncio.sleep(0)
         if self.kinds[host] == "off":
             raise trip.TripError("it is off", reached=False)
         return Way(host)
 
-    async def execute(self, way: "Way", command: str, data: bytes, *_: Any) -> tuple[bytes, bytes, int]:
+    async def execute(self, way: Way, command: str, data: bytes, *_: Any) -> tuple[bytes, bytes, int]:
         await asyncio.sleep(0)
         done = await asyncio.to_thread(self.hosts[way.host].run, command, data)
         return done.stdout, done.stderr, done.returncode
@@ -511,19 +512,6 @@ class Fleet:
             return subprocess.CompletedProcess((), 255, "", "it is off")
         done = self.hosts[host].run(command, stdin.encode())
         return subprocess.CompletedProcess((), done.returncode, done.stdout.decode(), done.stderr.decode())
-
-
-class Way:
-    """A connection."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-
-    async def __aenter__(self) -> "Way":
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        pass
 
 
 def try_all(fleet: Fleet) -> Mapping[str, object]:
