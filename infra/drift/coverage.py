@@ -1,7 +1,7 @@
 """Which tasks of a role a record can express, told from the role's files: no node is needed."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from infra import ROOT
 from infra.drift.claims import COMMANDS, NEUTRAL
 from infra.drift.kinds import MODULES
 from infra.drift.owner import TELLS_OTHERS
-from infra.inventory.steps import read_yaml
+from infra.inventory.steps import read_yaml, tasks_in
 
 KEYWORDS = {
     *("action", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags", "become_method"),
@@ -56,22 +56,13 @@ def role_coverage(role: str, root: Path = ROOT) -> Coverage:
     folder = root / "roles" / role
     tasks = (path for path in folder.glob("tasks/**/*.yml") if path.stem not in TELLS_OTHERS)
     for path in sorted([*tasks, *folder.glob("handlers/**/*.yml")]):
-        for task in _tasks(read_yaml(path) or []):
+        for task in tasks_in(read_yaml(path)):
             module = next((key for key in task if key not in KEYWORDS and not key.startswith("with_")), "")
             name = f"{task.get('name', module)} ({module})"
             verdict = _covers(task, module, folder)
             if verdict is not None:
                 (found.covered if verdict else found.uncovered).append(name)
     return found
-
-
-def _tasks(items: list[dict[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for item in items:
-        if "block" in item:
-            for part in ("block", "rescue", "always"):
-                yield from _tasks(item.get(part) or [])
-        else:
-            yield item
 
 
 def _covers(task: Mapping[str, Any], module: str, folder: Path) -> bool | None:

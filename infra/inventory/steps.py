@@ -136,6 +136,16 @@ def texts_in(value: Any) -> Iterator[str]:
             yield from texts_in(item)
 
 
+def tasks_in(content: Any) -> Iterator[Values]:
+    """The tasks of one file as it was read, those in blocks among them; what it includes is not followed."""
+    for task in content or ():
+        if "block" in task:
+            for part in BLOCK:
+                yield from tasks_in(task.get(part))
+        else:
+            yield task
+
+
 def read_yaml(path: Path) -> Any:
     """A file of ours; None where there is none."""
     return _parsed(path, path.stat().st_mtime_ns) if path.is_file() else None

@@ -5,7 +5,7 @@ one every word counts. What only the node or another host decides, such as a tun
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, TemplateError, nodes
 
 from infra import ROOT
-from infra.inventory.steps import read_yaml, values
+from infra.inventory.steps import read_yaml, tasks_in, values
 
 WHOLE = ("ansible.builtin.template", "ansible.builtin.copy", "causeway_artefact")
 INCLUDES = ("ansible.builtin.include_role", "ansible.builtin.import_role")
@@ -42,7 +42,7 @@ def written_by(role: str, root: Path = ROOT) -> Written:
 def _collect(folder: Path, given: Mapping[str, Any], found: Written) -> None:
     known = {**values(folder.name, folder.parents[1]), **given}
     for path in sorted([*folder.glob("tasks/**/*.yml"), *folder.glob("handlers/**/*.yml")]):
-        for task in _tasks(read_yaml(path)):
+        for task in tasks_in(read_yaml(path)):
             for module in WHOLE:
                 if isinstance(task.get(module), dict) and task.get("delegate_to") != "localhost":
                     _destinations(task, str(task[module].get("dest", "")), known, found)
@@ -90,12 +90,3 @@ def _plain(value: Any, values: Mapping[str, Any], depth: int = 5) -> Any:
     except (TemplateError, TypeError, ValueError, AttributeError):
         return value
     return _plain(done, values, depth - 1)
-
-
-def _tasks(items: Any) -> Iterator[Mapping[str, Any]]:
-    for item in items or []:
-        if "block" in item:
-            for part in ("block", "rescue", "always"):
-                yield from _tasks(item.get(part))
-        else:
-            yield item
