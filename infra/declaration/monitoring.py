@@ -106,6 +106,9 @@ class PrometheusMonitoring(Spec):
     what: ClassVar = "the monitoring"
     kind: Literal["prometheus"]
     """Prometheus."""
+    bmc: Literal["auto", "required", "none"] = "auto"
+    """BMCs of machines you have, read by IPMI on the machine itself: `auto` where its kernel has one,
+    `required` where a machine without one is to fail, `none` nowhere."""
     interval_s: Int = Field(default=15, ge=5, le=300)
     """Seconds between two looks at a target."""
     retention: RetentionSpec = RetentionSpec()

@@ -69,6 +69,10 @@ class Scrape:
     """Of its series, beside those of its node."""
     samples: int | None = None
     """What it may have where it speaks for more than its node; a node's own limit holds otherwise."""
+    interval_s: int | None = None
+    """Seconds between two looks, and a little more than one may take, where that is more than usual."""
+    told_by: str | None = None
+    """The series by which a node says whether it has it (1) or not (0); unset means that all have."""
 
 
 @dataclass(frozen=True)

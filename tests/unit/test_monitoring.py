@@ -19,6 +19,7 @@ from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
 from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.ground.contract import Contract
+from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests.loaded import load
@@ -363,3 +364,68 @@ def test_the_switch_hears_its_regions_and_no_others_and_remembers(tmp_path: Path
     assert again.at == {"tokyo": switch.at["tokyo"], "kyoto": 0}
     file.write_text("nonsense")
     assert dead_man.Seen(file, ["tokyo"]).at == {"tokyo": 0}
+
+
+def machines(exclude: tuple[str, ...] = (), **monitoring: Any) -> Contract:
+    """A region of machines that somebody has, and one that is made."""
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHaSw601QLuAPAILOu5mzYiHEjI06gxucUPArdc/9DHt"
+    made = spec_of({"made": (1, 1)}, []).model_dump(mode="json")
+    pools = [
+        {"name": name, "role": role, "count": 1, "hosts": [{"address": f"10.9.0.{number}", "host_key": key}]}
+        | ({"roles": {"exclude": exclude}} if role == "gpu" else {})
+        for number, (name, role) in enumerate((("control", "control"), ("work", "gpu")), 10)
+    ]
+    region = {"name": "hall", "provider": {"kind": "existing"}, "cidr": "10.9.0.0/16", "pools": pools}
+    link = {"name": "a", "a": "hall", "b": "made", "rtt_ms": 1, "bandwidth_mbps": 100}
+    declared = {
+        "name": "pacific",
+        "regions": [region, *made["regions"]],
+        "wan_links": [link],
+        "monitoring": {"kind": "prometheus", "global_region": "hall"} | monitoring,
+    }
+    spec = ClusterSpec.model_validate(declared)
+    return build_contract(spec, make_plan(spec), "s")
+
+
+def asked_for_bmcs(contract: Contract, server: str) -> dict[str, Any] | None:
+    """The job by which a server asks BMCs' exporters."""
+    jobs = host_variables(contract)[server]["prometheus_jobs"]
+    return next((job for job in jobs if job["name"] == "ipmi-exporter"), None)
+
+
+def test_machines_are_asked_for_their_bmc_and_nodes_that_are_made_are_not() -> None:
+    contract = machines()
+    assert set(role_hosts(contract, "ipmi_exporter")) == {"hall-control-0", "hall-work-0"}
+    job = asked_for_bmcs(contract, "hall-control-0")
+    assert job
+    assert {target["host"] for pool in job["pools"] for target in pool["targets"]} == {
+        "hall-control-0", "hall-work-0",
+    }  # fmt: skip
+    assert (job["interval_s"], job["told_by"]) == (60, "causeway_bmc_present")
+    elsewhere = asked_for_bmcs(contract, "made-control-0")
+    assert elsewhere is None or elsewhere["pools"] == []
+    told = variables(contract)["ipmi_exporter"]
+    assert set(told) == {"pool_hall_control", "pool_hall_work"}
+    assert all(set(own) == {"ipmi_exporter_authority"} for own in told.values())
+    assert "monitoring-ca" in roles()["ipmi_exporter"].secrets(contract, "hall-work-0")
+
+
+def test_bmcs_are_left_alone_where_that_is_declared() -> None:
+    declared = machines(bmc="none")
+    excluded = machines(exclude=("ipmi_exporter",))
+    required = machines(bmc="required")
+    assert not list(role_hosts(declared, "ipmi_exporter"))
+    assert asked_for_bmcs(declared, "hall-control-0") is None
+    assert set(role_hosts(excluded, "ipmi_exporter")) == {"hall-control-0"}
+    job = asked_for_bmcs(excluded, "hall-control-0")
+    assert job
+    assert [target["host"] for pool in job["pools"] for target in pool["targets"]] == ["hall-control-0"]
+    told = variables(required)["ipmi_exporter"]
+    assert {own["ipmi_exporter_bmc"] for own in told.values()} == {"required"}
+
+
+def test_a_cluster_that_is_made_knows_nothing_of_bmcs() -> None:
+    contract = chain(2)
+    assert contract.need(MonitoringSection).bmcs is None
+    assert "ipmi_exporter" not in variables(contract)
+    assert asked_for_bmcs(contract, "r0-control-0") is None

@@ -125,7 +125,7 @@ FABRIC: dict[str, Any] = {
             ],
         }
     ],
-    "monitoring": {"kind": "prometheus", "logs": {"kind": "victorialogs"}},
+    "monitoring": {"kind": "prometheus", "bmc": "required", "logs": {"kind": "victorialogs"}},
     "storage": [
         {
             "name": "trial", "region": "tokyo", "kind": "ceph", "pools": ["disks"],

@@ -9,6 +9,7 @@ from infra.capabilities.monitoring.section import (
     GRAFANA_SECRETS,
     SECRET_FIELDS,
     SECRETS,
+    Bmcs,
     Grafana,
     Job,
     LocalProbe,
@@ -17,18 +18,22 @@ from infra.capabilities.monitoring.section import (
     Path,
 )
 from infra.capabilities.wan.section import WanSection
-from infra.declaration import ClusterSpec
+from infra.declaration import ClusterSpec, MonitoringSpec, RegionSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.contract import natural
 from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet, Ports, Probe, Scrape
+from infra.ground.nodes import pool_key
 from infra.ground.remote import Remote
 
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN, GRAFANA = 9100, 9090, 9093, 9094, 9095, 3000
+IPMI_EXPORTER = 9290
 """Ports, as these programs are known by."""
 HEALTH = Probe("grafana", GRAFANA, "/api/health", refuse=r'"database":\s*"[^o]', loopback=False)
 """200, and `ok` for its database: grafana/grafana, pkg/api/http_server.go, apiHealthHandler."""
 MAX_ALERTMANAGERS = 3
 """Of a region: they tell each other what was sent, and two may fail."""
+IPMI_INTERVAL_S = 60
+"""FreeIPMI reads all of a BMC's records anew at each look, by a slow bus: many seconds on some machines."""
 OF_ITS_CLASS = 0.8
 """The part of a class's share of a link that is used for what a cut has left over."""
 
@@ -65,6 +70,7 @@ class Monitoring(Capability[MonitoringSection]):
             )
             if shown
             else None,
+            bmcs=_bmcs(declared, spec.regions),
             remote_write=Remote.of(declared.remote_write) if declared.remote_write else None,
         )
 
@@ -100,6 +106,7 @@ class Monitoring(Capability[MonitoringSection]):
             ),
             Endpoint("dead-man", ears, (Ports.one(DEAD_MAN),), "management", sources=alerts, scrape=Scrape()),
             *_grafana(plan),
+            *_ipmi(plan, servers),
         )
 
     def finish(self, plan: MonitoringSection, planned: Planned) -> MonitoringSection:
@@ -115,6 +122,8 @@ class Monitoring(Capability[MonitoringSection]):
                         path=one.scrape.path,
                         labels=dict(one.scrape.labels),
                         samples=one.scrape.samples,
+                        interval_s=one.scrape.interval_s,
+                        told_by=one.scrape.told_by,
                         everyone=on.everyone,
                         regions=on.regions,
                         pools=on.pools,
@@ -159,6 +168,9 @@ class Monitoring(Capability[MonitoringSection]):
             text += f"; silence is noticed: {silence}"
         if plan.grafana:
             text += f"\n  Grafana on {plan.grafana.server}, port {GRAFANA}"
+        if plan.bmcs:
+            where = "every one of" if plan.bmcs.required else "where there is one in"
+            text += f"\n  BMCs by IPMI, {where} {', '.join(plan.bmcs.pools)}"
         if plan.remote_write:
             text += f"\n  what regions record goes to {plan.remote_write.url} as well, a receiver of your own"
         shown = plan.model_dump(mode="json", exclude={"version", "jobs", "probes"})
@@ -170,6 +182,31 @@ def _grafana(plan: MonitoringSection) -> Iterator[Endpoint]:
     if plan.grafana:
         on = HostSet(hosts=(plan.grafana.server,))
         yield Endpoint("grafana", on, (Ports.one(GRAFANA),), "management", probe=HEALTH)
+
+
+def _bmcs(declared: MonitoringSpec, regions: tuple[RegionSpec, ...]) -> Bmcs | None:
+    """Pools of machines somebody has: what is made here is no machine, and has none."""
+    pools = tuple(
+        pool_key(region.name, pool.name)
+        for region in regions
+        for pool in region.pools
+        if not region.provider.makes_nodes and "ipmi_exporter" not in pool.roles.exclude
+    )
+    if declared.bmc == "none" or not pools:
+        return None
+    return Bmcs(pools=pools, required=declared.bmc == "required")
+
+
+def _ipmi(plan: MonitoringSection, servers: HostSet) -> Iterator[Endpoint]:
+    if plan.bmcs:
+        yield Endpoint(
+            "ipmi-exporter",
+            HostSet(pools=plan.bmcs.pools),
+            (Ports.one(IPMI_EXPORTER),),
+            "management",
+            sources=servers,
+            scrape=Scrape(interval_s=IPMI_INTERVAL_S, told_by="causeway_bmc_present"),
+        )
 
 
 def _region(name: str, names: list[str], chosen: str, planned: Planned) -> MonitoredRegion:

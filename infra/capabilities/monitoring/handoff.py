@@ -1,4 +1,4 @@
-"""The variables of roles `node_exporter`, `prometheus`, `alertmanager` and `grafana`."""
+"""The variables of roles `node_exporter`, `ipmi_exporter`, `prometheus`, `alertmanager` and `grafana`."""
 
 from collections import Counter, defaultdict
 from typing import Any
@@ -12,13 +12,14 @@ from infra.capabilities.monitoring.section import (
     GRAFANAS_KEY,
     SECRET_FIELDS,
     SECRETS,
+    Bmcs,
     Grafana,
     Job,
     MonitoringSection,
     source_uid,
 )
 from infra.files import given_file
-from infra.ground.capability import Role, SecretKind
+from infra.ground.capability import Role, SecretKind, for_itself
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -32,6 +33,11 @@ OUT_OF_ORDER_MARGIN_H = 2
 
 def _everyone(contract: Contract) -> HostSet:
     return EVERYONE if contract.section(MonitoringSection) else NOBODY
+
+
+def _machines(contract: Contract) -> HostSet:
+    section = contract.section(MonitoringSection)
+    return HostSet(pools=section.bmcs.pools) if section and section.bmcs else NOBODY
 
 
 def _servers(contract: Contract) -> HostSet:
@@ -72,6 +78,7 @@ def _grafana_key(contract: Contract) -> list[str | None]:
 
 ROLES = (
     Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
+    Role("ipmi_exporter", _machines, lambda _contract, _host: SECRETS, needed=for_itself),
     Role("alertmanager", _alertmanagers, _told),
     Role("prometheus", _servers, _servers_secrets, files=_receivers_authority),
     Role(
@@ -101,7 +108,17 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         own: dict[str, Any] = {"node_exporter_xids": True} if pool.gpus else {}
         own |= {"node_exporter_fabric_interfaces": sorted(ports[key])} if ports[key] else {}
         groups |= {group_name("pool", key): own} if own else {}
-    return {"node_exporter": groups}
+    return {"node_exporter": groups} | _ipmi_exporter(section.bmcs, contract)
+
+
+def _ipmi_exporter(bmcs: Bmcs | None, contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
+    if bmcs is None:
+        return {}
+    told = {
+        "ipmi_exporter_authority": str(secret_file(contract.stack, AUTHORITY)),
+        **({"ipmi_exporter_bmc": "required"} if bmcs.required else {}),
+    }
+    return {"ipmi_exporter": {group_name("pool", key): told for key in bmcs.pools}}
 
 
 def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
@@ -169,6 +186,8 @@ def _job(job: Job, region: str, contract: Contract) -> dict[str, Any]:
         "path": job.path,
         **({"labels": job.labels} if job.labels else {}),
         **({"samples": job.samples} if job.samples else {}),
+        **({"interval_s": job.interval_s} if job.interval_s else {}),
+        **({"told_by": job.told_by} if job.told_by else {}),
         "pools": [
             {"name": contract.pools[key].name, "role": contract.pools[key].role, "targets": targets}
             for key, targets in pools.items()

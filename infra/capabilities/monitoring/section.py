@@ -37,6 +37,8 @@ class Job(Part):
     path: str
     labels: dict[str, str] = Field(default_factory=dict)
     samples: int | None = None
+    interval_s: int | None = None
+    told_by: str | None = None
     everyone: bool = False
     regions: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
@@ -84,6 +86,15 @@ class MonitoredRegion(Part):
     """What may be sent to the global region in a second; None in that one itself."""
 
 
+class Bmcs(Part):
+    """Machines whose BMC is read by IPMI, where they have one."""
+
+    pools: tuple[str, ...]
+    """Keys of the contract's pools."""
+    required: bool = False
+    """Whether all of them have one."""
+
+
 class Grafana(Part):
     """Where dashboards are looked at."""
 
@@ -117,6 +128,8 @@ class MonitoringSection(Section):
     jobs: tuple[Job, ...]
     probes: tuple[LocalProbe, ...]
     grafana: Grafana | None = None
+    bmcs: Bmcs | None = None
+    """None where no machine may have one."""
     remote_write: Remote | None = None
 
     def given_secrets(self) -> tuple[str, ...]:

@@ -69,18 +69,51 @@ def test_every_target_is_up(host: Host, expect: Expect) -> None:
         for pool in job["pools"]
         for target in pool["targets"]
     }
+    absent = {
+        (job["name"], instance)
+        for job in expect.prometheus_jobs
+        if job.get("told_by")
+        for instance in without(host, expect, job["told_by"])
+    }
     # A server that has just begun has none, of which all are up.
     there = f"len(found['data']['activeTargets']) >= {len(declared)}"
-    every = f"{there} and all(one['health'] == 'up' for one in found['data']['activeTargets'])"
+    every = (
+        f"{there} and all(one['health'] == 'up' or"
+        f" (one['labels']['job'], one['labels']['instance']) in {sorted(absent)}"
+        f" for one in found['data']['activeTargets'])"
+    )
     targets = ask(host, expect, "/api/v1/targets?state=active", every)["data"]["activeTargets"]
     down = {
-        f"{one['labels']['job']} {one['labels']['instance']}": one["lastError"]
+        (one["labels"]["job"], one["labels"]["instance"]): one["lastError"]
         for one in targets
         if one["health"] != "up"
     }
-    assert down == {}
+    assert {target: error for target, error in down.items() if target not in absent} == {}
     seen = {(one["labels"]["job"], one["labels"]["instance"]) for one in targets}
     assert declared <= seen
+
+
+def without(host: Host, expect: Expect, series: str) -> set[str]:
+    """Nodes that say by a series that they have none of it."""
+    known = ask(host, expect, f"/api/v1/query?query={series}", "found['data']['result']")["data"]["result"]
+    return {one["metric"]["instance"] for one in known if float(one["value"][1]) == 0}
+
+
+def test_what_bmcs_say_arrives(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
+    told_by = next((job["told_by"] for job in expect.prometheus_jobs if job["name"] == "ipmi-exporter"), None)
+    if told_by is None:
+        verdict.not_declared("no machine with a BMC")
+    sensors = "/api/v1/query?query=ipmi_up%7Bcollector=%22ipmi%22%7D"
+    with_one = ask(host, expect, f"/api/v1/query?query={told_by}%20==%201")["data"]["result"]
+    if not with_one:
+        verdict.unsupported("no BMC")
+    every = f"len(found['data']['result']) >= {len(with_one)}"
+    found = ask(host, expect, sensors, every)["data"]["result"]
+    known = {one["metric"]["instance"]: float(one["value"][1]) for one in found}
+    assert {one["metric"]["instance"]: 1.0 for one in with_one} == known
+    assert {(one["metric"]["region"], one["metric"]["pool"]) for one in found} == {
+        (one["metric"]["region"], one["metric"]["pool"]) for one in with_one
+    }, "with the labels of their nodes"
 
 
 def test_nothing_is_wrong_with_what_others_leave(host: Host, expect: Expect) -> None:
