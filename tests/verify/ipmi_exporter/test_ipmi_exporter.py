@@ -67,9 +67,24 @@ def test_it_is_nobody_and_has_no_right(host: Host) -> None:
 @pytest.mark.usefixtures("bmc")
 def test_the_device_is_its_alone(host: Host, expect: Expect) -> None:
     device = expect.ipmi_exporter_device
-    assert host.run(f"stat --dereference --format=%U:%G:%a {device}").stdout.strip() == f"root:{USER}:660"
+    assert belongs(host, device) == f"root:{USER}:660"
     others = host.run(f"setpriv --reuid=prometheus --regid=prometheus --init-groups test -r {device}")
     assert others.rc != 0, "node_exporter could switch the machine off"
+
+
+def belongs(host: Host, device: str) -> str:
+    """Owner, group and mode."""
+    return str(host.run(f"stat --dereference --format=%U:%G:%a {device}").stdout.strip())
+
+
+@pytest.mark.experiment
+@pytest.mark.usefixtures("bmc")
+def test_the_device_is_roots_again_when_it_ends(host: Host, expect: Expect) -> None:
+    host.run(f"systemctl stop {UNIT}")
+    try:
+        assert belongs(host, expect.ipmi_exporter_device) == "root:root:600"
+    finally:
+        assert host.run(f"systemctl start {UNIT}").rc == 0
 
 
 @pytest.mark.usefixtures("bmc")

@@ -18,6 +18,8 @@ from tests.verify.support import ask as ask_node
 PATIENCE_S = 90
 """A target's first look and a rule's first evaluation come within an interval; a restarted target's next look
 after one more, and a connection to another region may take its time."""
+TOLD_S = 45
+"""What nodes say of themselves comes with their first look."""
 SIGNAL_S = 150
 """A sign of life leaves every half a minute; the first one goes through a rule, a group and a repetition."""
 pytestmark = pytest.mark.deadline(SIGNAL_S + 20)
@@ -73,7 +75,8 @@ def test_every_target_is_up(host: Host, expect: Expect) -> None:
         (job["name"], instance)
         for job in expect.prometheus_jobs
         if job.get("told_by")
-        for instance in without(host, expect, job["told_by"])
+        for (_, _, instance), there in told(host, expect, job).items()
+        if not there
     }
     # A server that has just begun has none, of which all are up.
     there = f"len(found['data']['activeTargets']) >= {len(declared)}"
@@ -93,27 +96,28 @@ def test_every_target_is_up(host: Host, expect: Expect) -> None:
     assert declared <= seen
 
 
-def without(host: Host, expect: Expect, series: str) -> set[str]:
-    """Nodes that say by a series that they have none of it."""
-    known = ask(host, expect, f"/api/v1/query?query={series}", "found['data']['result']")["data"]["result"]
-    return {one["metric"]["instance"] for one in known if float(one["value"][1]) == 0}
+def told(host: Host, expect: Expect, job: dict[str, Any]) -> dict[tuple[str, str, str], bool]:
+    """Region, pool and name of a job's hosts → whether it says that there is something to ask."""
+    count = sum(len(pool["targets"]) for pool in job["pools"])
+    all_said = f"len(found['data']['result']) >= {count}"
+    found = ask(host, expect, f"/api/v1/query?query={job['told_by']}", all_said, TOLD_S)["data"]["result"]
+    return {place(one["metric"]): float(one["value"][1]) == 1 for one in found}
+
+
+def place(labels: dict[str, str]) -> tuple[str, str, str]:
+    return labels["region"], labels["pool"], labels["instance"]
 
 
 def test_what_bmcs_say_arrives(host: Host, expect: Expect, verdict: VerdictRecorder) -> None:
-    told_by = next((job["told_by"] for job in expect.prometheus_jobs if job["name"] == "ipmi-exporter"), None)
-    if told_by is None:
-        verdict.not_declared("no machine with a BMC")
-    sensors = "/api/v1/query?query=ipmi_up%7Bcollector=%22ipmi%22%7D"
-    with_one = ask(host, expect, f"/api/v1/query?query={told_by}%20==%201")["data"]["result"]
-    if not with_one:
+    job = next((job for job in expect.prometheus_jobs if job["name"] == "ipmi-exporter"), None)
+    if job is None or not job["pools"]:
+        verdict.not_declared("no machine that may have a BMC")
+    there = {where for where, has_one in told(host, expect, job).items() if has_one}
+    if not there:
         verdict.unsupported("no BMC")
-    every = f"len(found['data']['result']) >= {len(with_one)}"
-    found = ask(host, expect, sensors, every)["data"]["result"]
-    known = {one["metric"]["instance"]: float(one["value"][1]) for one in found}
-    assert {one["metric"]["instance"]: 1.0 for one in with_one} == known
-    assert {(one["metric"]["region"], one["metric"]["pool"]) for one in found} == {
-        (one["metric"]["region"], one["metric"]["pool"]) for one in with_one
-    }, "with the labels of their nodes"
+    query = "/api/v1/query?query=ipmi_up%7Bcollector=%22ipmi%22%7D"
+    found = ask(host, expect, query, f"len(found['data']['result']) >= {len(there)}")["data"]["result"]
+    assert {place(one["metric"]): float(one["value"][1]) for one in found} == dict.fromkeys(there, 1.0)
 
 
 def test_nothing_is_wrong_with_what_others_leave(host: Host, expect: Expect) -> None:
