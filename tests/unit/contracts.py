@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The default stack, with a fabric, a GPU stack, NFS, a registry, a Grafana in Tokyo, a tunnel."""
+    """The default stack, with fabric, GPUs, NFS, a registry, a Grafana in Tokyo, a tunnel; and a machine."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
     for region in data["regions"]:
         region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
@@ -39,6 +39,10 @@ def declared() -> dict[str, Any]:
     images = {"name": "images.tokyo", "region": "tokyo", "pool": "files", "caches": [hub]}
     data["registries"] = [images]
     data["monitoring"]["grafana"] = {"key_file": "grafana.asc"}
+    machine = {"address": "10.99.0.10", "host_key": "ssh-ed25519 AAAA"}
+    pools = [{"name": "control", "role": "control", "count": 1, "hosts": [machine]}]
+    hall = {"name": "hall", "provider": {"kind": "existing"}, "cidr": "10.99.0.0/16", "pools": pools}
+    data["regions"].append(hall)
     return data
 
 

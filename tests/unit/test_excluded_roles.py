@@ -12,7 +12,7 @@ from infra.inventory.roles import role_hosts, role_order
 from tests.unit.contracts import contract_of, declared
 
 POOLS = [(region, pool) for region in (0, 1) for pool in range(len(declared()["regions"][region]["pools"]))]
-SPARED = ("roce", "tcp_tuning")
+SPARED = ("ipmi_exporter", "roce", "tcp_tuning")
 excluded = st.dictionaries(st.sampled_from(POOLS), st.lists(st.sampled_from(SPARED), unique=True))
 
 
