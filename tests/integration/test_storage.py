@@ -25,13 +25,14 @@ BOTH_POOLS = ["storage", "spare"]
 WRITER, READER = "tokyo-gpu-0", "tokyo-gpu-1"
 OSDS = "/var/lib/ceph/osd"
 FOLDER = "/mnt/train/datasets"
+# At a pace: what it wrote while a slow machine converged is to be read in minutes as well.
 WRITE = """
 import hashlib, os, sys, time
 folder, until = sys.argv[1], sys.argv[2]
 number = 0
 while not os.path.exists(until):
     data = os.urandom(1 << 16)
-    time.sleep(0.05)
+    time.sleep(0.2)
     part = f"{folder}/.{number}"
     with open(part, "wb") as file:
         file.write(data)
@@ -48,7 +49,7 @@ def is_whole(name):
     with open(f"{sys.argv[1]}/{name}", "rb") as file:
         return hashlib.sha256(file.read()).hexdigest() == name.split("-")[1]
 names = [name for name in os.listdir(sys.argv[1]) if not name.startswith(".")]
-with concurrent.futures.ThreadPoolExecutor(64) as threads:
+with concurrent.futures.ThreadPoolExecutor(256) as threads:
     print(len(names), list(threads.map(is_whole, names)).count(False))
 """
 
