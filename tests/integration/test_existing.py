@@ -55,9 +55,7 @@ def declaration(checkout: Checkout, machines: Machines, **host_keys: str) -> dic
     """A region of both machines; by its name, a machine may be declared with another host key."""
     pool = machines.pool("control", *NAMES, **host_keys)
     region = machines.region("hall", checkout.cidr(0), pool, adopt={"hosts_file": "managed_block"})
-    # Where they are asked anyway; what the machines have of their own goes aside, and comes back.
-    mirrors = {"packages": "http://deb.debian.org/debian"}
-    return {"name": "mine", "regions": [region | {"mirrors": mirrors}]}
+    return {"name": "mine", "regions": [region]}
 
 
 def test_a_dry_run_shows_what_would_change_and_writes_nothing(
