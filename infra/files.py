@@ -56,6 +56,11 @@ def given_file(declared: str) -> Path:
     return ROOT / Path(declared).expanduser()
 
 
+def given_path(declared: str | None) -> str:
+    """Of such a file as a role's variable has it; empty where none is declared."""
+    return str(given_file(declared)) if declared else ""
+
+
 def given_files(*declared: str | None) -> dict[str, str]:
     """Each of those files → its SHA-256, empty for one that is not there: by that their readers run again."""
     paths = {one: given_file(one) for one in declared if one}

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from infra.declaration.remote import RemoteSpec
-from infra.files import given_file
+from infra.files import given_path
 from infra.ground.contract import Part
 from infra.ground.endpoint import Destination, HostSet
 from infra.ground.problem import Problem, show
@@ -64,7 +64,7 @@ def remote_variables(prefix: str, remote: Remote, stack: str) -> dict[str, Any]:
         "query_url": remote.query_url,
         "username": remote.username,
         "password_file": str(secret_file(stack, remote.given_secret)) if remote.given_secret else None,
-        "ca_file": str(given_file(remote.ca_file)) if remote.ca_file else None,
+        "ca_file": given_path(remote.ca_file),
     }
     return {f"{prefix}_{name}": value or "" for name, value in found.items()}
 

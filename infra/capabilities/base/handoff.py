@@ -6,7 +6,7 @@ from typing import Any
 from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.section import DiscoverySection
 from infra.declaration.region import AdoptSpec, MirrorsSpec
-from infra.files import given_file
+from infra.files import given_path
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE
@@ -62,16 +62,12 @@ def _artefact_mirrors(section: BaseSection) -> dict[str, dict[str, Any]]:
             "artefact_mirror": {
                 "url": mirrors.artefacts,
                 "proxy": mirrors.proxy or "",
-                "ca_file": _file(mirrors),
+                "ca_file": given_path(mirrors.ca_file),
             }
         }
         for name, region in section.regions.items()
         if (mirrors := region.mirrors) is not None and mirrors.artefacts is not None
     }
-
-
-def _file(mirrors: MirrorsSpec) -> str:
-    return str(given_file(mirrors.ca_file)) if mirrors.ca_file else ""
 
 
 def _mirrors(mirrors: MirrorsSpec) -> dict[str, Any]:
@@ -80,7 +76,7 @@ def _mirrors(mirrors: MirrorsSpec) -> dict[str, Any]:
         "security": mirrors.security,
         "components": list(mirrors.components),
         "proxy": mirrors.proxy,
-        "ca_file": _file(mirrors),
+        "ca_file": given_path(mirrors.ca_file),
     }
     return {f"base_mirror_{name}": value for name, value in found.items() if value}
 

@@ -12,6 +12,8 @@ from infra.ground.rules.machines import KEY_TYPES, holds_type
 
 USER_KEY_TYPES = (*KEY_TYPES, "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
 """Keys of users may live in a security key as well."""
+NO_USER = "let the mirror know its region's nodes by their addresses"
+COMPONENT = re.compile(r"[a-z0-9][a-z0-9./-]*")
 
 
 class AuthorizedKeysAreKeys:
@@ -89,9 +91,6 @@ class MirrorsCanBeAsked:
                 yield from _mirrors(f"regions[{index}].mirrors", region.mirrors)
 
 
-NO_USER = "let the mirror know its region's nodes by their addresses"
-
-
 def _mirrors(path: str, mirrors: MirrorsSpec) -> Iterator[Problem]:
     urls = mirrors.urls()
     if not urls:
@@ -117,9 +116,6 @@ def _mirrors(path: str, mirrors: MirrorsSpec) -> Iterator[Problem]:
             yield Problem(f"{path}.components[{number}]", message, show(one))
     if mirrors.ca_file and not any(url.startswith("https://") for url in urls.values()):
         yield Problem(f"{path}.ca_file", "is read for https only", hint="declare https, or take it out")
-
-
-COMPONENT = re.compile(r"[a-z0-9][a-z0-9./-]*")
 
 
 def _complaint(line: str) -> tuple[str, str] | None:

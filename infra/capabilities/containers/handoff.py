@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from infra.capabilities.containers.section import AUTHORITY, PULL, ContainersSection, Runtime, Server
-from infra.files import given_file
+from infra.files import given_path
 from infra.ground.capability import Role, SecretKind
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -120,7 +120,7 @@ def _registries(contract: Contract, region: str, runtime: Runtime) -> list[dict[
     for declared in runtime.registries:
         entry = found.setdefault(declared.name, {"name": declared.name, "mirrors": [], "authority": ""})
         entry["mirrors"] += declared.mirrors
-        entry["authority"] = str(given_file(declared.ca_file)) if declared.ca_file else ""
+        entry["authority"] = given_path(declared.ca_file)
     return list(found.values())
 
 
@@ -138,7 +138,7 @@ def _server(contract: Contract, server: Server) -> dict[str, Any]:
                 "url": one.url,
                 "username": one.username or "",
                 "password_file": _given(contract, one.password_secret),
-                "ca_file": str(given_file(one.ca_file)) if one.ca_file else "",
+                "ca_file": given_path(one.ca_file),
             }
             for one in server.caches
         ],

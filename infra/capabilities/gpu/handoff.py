@@ -5,7 +5,7 @@ from typing import Any
 from infra.capabilities.gpu.known import PRODUCTS
 from infra.capabilities.gpu.packages import GIVEN_KEY, PATTERNS, SOURCES
 from infra.capabilities.gpu.section import GpuPool, GpuSection
-from infra.files import given_file
+from infra.files import given_path
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
@@ -46,7 +46,7 @@ def _variables(pool: GpuPool) -> dict[str, Any]:
         "cuda_base_source_suites": list(source.suites),
         "cuda_base_source_components": list(source.components),
         "cuda_base_source_keyring": GIVEN_KEY if pool.key_file else source.keyring,
-        "cuda_base_source_key": str(given_file(pool.key_file)) if pool.key_file else "",
+        "cuda_base_source_key": given_path(pool.key_file),
         "cuda_base_gpus": pool.gpus,
         "cuda_base_gpu_product": PRODUCTS[pool.model],
         "cuda_base_persistence": pool.persistence,

@@ -27,7 +27,7 @@ from infra.ground.remote import Remote
 
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN, GRAFANA = 9100, 9090, 9093, 9094, 9095, 3000
 IPMI_EXPORTER = 9290
-"""Ports, as these programs are known by."""
+"""Ports, as all these programs are known by."""
 HEALTH = Probe("grafana", GRAFANA, "/api/health", refuse=r'"database":\s*"[^o]', loopback=False)
 """200, and `ok` for its database: grafana/grafana, pkg/api/http_server.go, apiHealthHandler."""
 MAX_ALERTMANAGERS = 3

@@ -18,7 +18,7 @@ from infra.capabilities.monitoring.section import (
     MonitoringSection,
     source_uid,
 )
-from infra.files import given_file
+from infra.files import given_path
 from infra.ground.capability import Role, SecretKind, for_itself
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -248,7 +248,7 @@ def _grafana(grafana: Grafana, contract: Contract, section: MonitoringSection) -
         "grafana_admin_password_file": str(secret_file(contract.stack, ADMIN)),
         "grafana_secret_key_file": str(secret_file(contract.stack, GRAFANAS_KEY)),
         "grafana_repository": grafana.repository,
-        "grafana_repository_key": str(given_file(grafana.key_file)),
+        "grafana_repository_key": given_path(grafana.key_file),
         "grafana_interval_s": section.interval_s,
         "grafana_servers": [
             {"region": name, "uid": source_uid("metrics", name), "address": address[region.server]}

@@ -79,7 +79,7 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
     def __init__(self, tqm: Any) -> None:
         super().__init__(tqm)
         # What is loaded stays to the end, and a process is forked for each task and host: looking through all
-        # of it, and copying it in each fork to note that it was looked at, took a sixth of the CPU.
+        # of it, and copying it in each fork to note that it was looked at, took a tenth of the CPU.
         gc.freeze()
         gc.set_threshold(ALLOCATIONS, 50, 100)
         self._stops: dict[str, waves.Stop] = {}
