@@ -34,14 +34,15 @@ class StackHasItsGpus:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Stacks of pools without GPUs, and of other makers' GPUs."""
+        """Stacks of pools without GPUs, and of GPUs that are another maker's or unknown."""
         for path, _, _, pool in pools(spec):
             if pool.gpu_stack is None:
                 continue
             if pool.gpus == 0:
                 yield Problem(f"{path}.gpu_stack", f"pool {pool.name} has no GPUs that it could run")
             elif pool.gpu_model is not None and pool.gpu_model not in MODELS:
-                message = f"{show(pool.gpu_model)} is not NVIDIA's: its software is not implemented"
+                model = show(pool.gpu_model)
+                message = f"{model} is not a GPU of NVIDIA's that is known here: nothing says what fits it"
                 hint = "take gpu_stack out, and install the maker's software yourself"
                 yield Problem(f"{path}.gpu_stack", message, hint=hint)
 
