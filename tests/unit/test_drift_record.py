@@ -9,6 +9,8 @@ import pytest
 
 from infra.drift.coverage import role_coverage
 from infra.drift.kind import Task
+from infra.drift.kinds.path import look_at_path
+from infra.drift.looks import Look
 from infra.drift.record import Recorder, RoleRecord, plain_arguments
 from infra.inventory.roles import helper_roles, role_order
 
@@ -29,6 +31,17 @@ def recorded(*tasks: Task, is_read: bool = False, declared: tuple[dict[str, Any]
 
 def reported(record: RoleRecord) -> dict[tuple[str, str], dict[str, Any]]:
     return {at: claim["reported"] for at, claim in record.claims.items()}
+
+
+@pytest.mark.parametrize("mode", [0, 0o7, 0o644, 0o1777, 0o2775, 0o4755, 0o7777])
+def test_a_mode_is_recorded_as_a_look_at_the_node_writes_it(mode: int, tmp_path: Path) -> None:
+    """Ansible puts a zero before whatever it is, so that a sticky directory's has five digits."""
+    there = tmp_path / "there"
+    there.touch()
+    there.chmod(mode)
+    found = look_at_path(Look("", "seal", []), str(there), {"content": False})
+    said = {"path": str(there), "state": "file", "mode": f"0{mode:03o}"}
+    assert reported(recorded(task("file", said)))["file", str(there)]["mode"] == found["mode"]
 
 
 FILE = {"mode": "0644", "owner": "root", "group": "root", "state": "file"}

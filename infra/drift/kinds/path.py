@@ -163,7 +163,10 @@ def _path(task: Task) -> str:
 
 
 def _owned(task: Task) -> dict[str, Value]:
-    return {aspect: task.result[aspect] for aspect in OWNERSHIP if task.result.get(aspect)}
+    owned = {aspect: task.result[aspect] for aspect in OWNERSHIP if task.result.get(aspect)}
+    if "mode" in owned:  # Ansible writes a zero before whatever it is, also before 1777
+        owned["mode"] = f"{int(str(owned['mode']), 8):04o}"
+    return owned
 
 
 def content(task: Task) -> Iterator[Claim]:
