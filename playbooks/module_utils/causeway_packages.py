@@ -16,6 +16,8 @@ NO_DATA = ("/etc/", "/usr/", "/run/")
 WAITING = ".causeway-stays"
 """Data whose package goes waits under a name with this end, for packages take it with them."""
 APT = ("-o", "DPkg::Lock::Timeout=300", "--yes", "--quiet")
+ALLOWED = ("--allow-change-held-packages", "--allow-remove-essential")
+"""What calls itself essential, such as e2fsprogs, is not where a node did without it before."""
 ONLY_DEPENDS = (
     *("-o", "APT::AutoRemove::RecommendsImportant=false"),
     *("-o", "APT::AutoRemove::SuggestsImportant=false"),
@@ -52,19 +54,18 @@ class Packages:
                 brought.append((name, prior))
             elif was is not None and name in now:
                 self.hold(name, was, now[name])
-        names = self.free([name for name, _prior in brought], now) if brought else []
+        before = set().union(*(prior.facts["packages"] for _name, prior in brought))
+        names = self.free([name for name, _prior in brought], now, before)
         if not names:
             return
-        names += self.came_along(names, now, [prior for _name, prior in brought])
+        names += self.came_along(names, now, before)
         for folder in () if self.purge else list(self.data_of(names, brought[0][1])):
             self.put_away(folder)
         held = [name for name in names if now.get(name, {}).get("held")]
         if held:
             self.steps.run(f"no longer held: {', '.join(held)}", "apt-mark", "unhold", *held)
         shown = ", ".join(names)
-        self.steps.run(
-            f"removed the packages {shown}", "apt-get", "purge", *APT, "--allow-change-held-packages", *names
-        )
+        self.steps.run(f"removed the packages {shown}", "apt-get", "purge", *APT, *ALLOWED, *names)
         self.bring_back_data()
 
     def hold(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
@@ -75,21 +76,20 @@ class Packages:
         if was["version"] != now["version"]:
             self.steps.leave(f"package {name}", f"is {now['version']}, was {was['version']}")
 
-    def free(self, names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
+    def free(self, names: list[str], now: dict[str, dict[str, Any]], before: set[str]) -> list[str]:
         """Those of the packages that nothing needs but what goes, too; the others are named."""
-        if not others_in(taken_by(names), names, now):
+        if not names or not others_in(taken_by(names), names, now, before):
             return names
         free = []
         for name in names:
-            if others := others_in(taken_by([name]), names, now):
+            if others := others_in(taken_by([name]), names, now, before):
                 self.steps.leave(f"package {name}", f"is needed by {', '.join(others)}")
             else:
                 free.append(name)
         return free
 
-    def came_along(self, names: list[str], now: dict[str, dict[str, Any]], priors: list[Prior]) -> list[str]:
+    def came_along(self, names: list[str], now: dict[str, dict[str, Any]], before: set[str]) -> list[str]:
         """Of what came for others and nobody needs without these packages, what was not there before them."""
-        before = set().union(*(prior.facts["packages"] for prior in priors))
         gone = taken_by(names, "--autoremove", *ONLY_DEPENDS)
         auto = (name for name in gone if now.get(name, {}).get("auto"))
         return [name for name in auto if name not in {*before, *self.wanted, *names}]
@@ -126,9 +126,15 @@ def taken_by(names: list[str], *options: str) -> list[str]:
     return [word[1].partition(":")[0] for word in words]
 
 
-def others_in(taken: list[str], names: list[str], now: dict[str, dict[str, Any]]) -> list[str]:
-    """Of what would go, what somebody has asked for. What came for others has those among them, or goes."""
-    return [name for name in taken if name not in names and name in now and not now[name]["auto"]]
+def others_in(
+    taken: list[str], names: list[str], now: dict[str, dict[str, Any]], before: set[str]
+) -> list[str]:
+    """Of what would go, what was there before, or somebody has asked for since.
+
+    What came for others since then has those among them, or goes.
+    """
+    others = (name for name in taken if name in now and name not in names)
+    return [name for name in others if name in before or not now[name]["auto"]]
 
 
 def is_filled(folder: str) -> bool:

@@ -27,6 +27,8 @@ LOOKED_AT = {
 VOLATILE = ("/proc", "/sys", "/dev", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
 PASSED_OVER = (*VOLATILE, "/var/lib/causeway", "/var/cache/apt")
 KEPT_WHOLE = ("/etc/", "/usr/local/", "/root/.ssh/", "/var/spool/cron/", "/home/")
+LINKS = Path("/etc/systemd/system")
+"""Where systemctl links what is enabled."""
 LARGEST_BYTES = 256 << 10
 MOST_BYTES = 64 << 20
 MOST_PATHS = 300_000
@@ -185,6 +187,10 @@ def units() -> dict[str, list[str]]:
     for line in said("systemctl", "list-unit-files", "--no-legend", "--no-pager", "--plain").splitlines():
         name, enabled, *_ = line.split()
         found[name] = [enabled, "inactive"]
+    # Of a template's instances nothing but their links is in that list.
+    for link in LINKS.glob("*.*/*@?*.*"):
+        if link.parent.suffix in (".wants", ".requires"):
+            found[link.name] = ["enabled", "inactive"]
     for line in said("systemctl", "list-units", "--all", "--no-legend", "--no-pager", "--plain").splitlines():
         name, load, active, *_ = line.split()
         if load not in ("not-found", "masked"):

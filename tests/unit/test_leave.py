@@ -351,9 +351,27 @@ def test_a_role_of_which_nobody_knows_what_was_before_stays_until_it_is_named() 
     assert leaving_roles(manifest, ["base"], ["consul"]) == ["consul"]
 
 
+def test_instances_of_templates_are_enabled_by_their_links(
+    modules: Modules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemctl's list of unit files has templates alone, its list of units only what is loaded."""
+    (tmp_path / "multi-user.target.wants").mkdir()
+    (tmp_path / "multi-user.target.wants" / "pull@one.service").symlink_to("/nowhere")
+    (tmp_path / "pull@two.service.d").mkdir()
+    (tmp_path / "pull@two.service.d" / "o@ne.conf").touch()
+    listed = {"list-unit-files": "pull@.service disabled enabled", "list-units": ""}
+    prior, *_others = modules
+    monkeypatch.setattr(prior, "said", lambda *argv: listed[argv[1]])
+    monkeypatch.setattr(prior, "LINKS", tmp_path)
+    assert prior.units() == {
+        "pull@.service": ["disabled", "inactive"],
+        "pull@one.service": ["enabled", "inactive"],
+    }
+
+
 def test_no_package_goes_that_somebody_needs(node: Node) -> None:
     """Whoever has installed something since that stands on a package of ours keeps both."""
-    needs = {"ours": ["ours", "plugin"], "yaml": ["yaml", "ansible"]}
+    needs = {"ours": ["ours", "plugin"], "yaml": ["yaml", "ansible"], "newer": ["newer", "before"]}
 
     def said(*argv: str) -> str:
         assert argv[:2] == ("apt-get", "--simulate")
@@ -362,13 +380,12 @@ def test_no_package_goes_that_somebody_needs(node: Node) -> None:
             taken |= {"lib", "before"}
         return "".join(f"Purg {name} [1]\n" for name in sorted(taken))
 
-    names = ("ours", "yaml", "ansible", "lib", "plugin", "before")
+    names = ("ours", "yaml", "newer", "ansible", "lib", "plugin", "before")
     now = {name: {"auto": name in ("lib", "before", "plugin"), "held": False} for name in names}
-    prior = SimpleNamespace(facts={"packages": {"before": {}}})
     steps = node.shared.Steps(SimpleNamespace(check_mode=False))
     packages = import_module("ansible.module_utils.causeway_packages")
     ours = packages.Packages(steps, [], wanted=set(), folders=set(), purge=False)
     with patch.object(packages, "said", said):
-        assert ours.free(["ours", "yaml"], now) == ["ours"]
-        assert ours.came_along(["ours"], now, [prior]) == ["lib", "plugin"]
-    assert steps.left == ["package yaml: is needed by ansible"]
+        assert ours.free(["ours", "yaml", "newer"], now, {"before"}) == ["ours"]
+        assert ours.came_along(["ours"], now, {"before"}) == ["lib", "plugin"]
+    assert steps.left == ["package yaml: is needed by ansible", "package newer: is needed by before"]
