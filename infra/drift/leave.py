@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from infra import ROOT
-from infra.drift.inputs import role_inputs
 from infra.drift.kinds import kind_of
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal
@@ -16,8 +15,7 @@ from infra.drift.seal import AT_ONCE, store_copy
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError
 from infra.ground.contract import Contract, load_contract
-from infra.ground.identities import load_identities
-from infra.inventory.roles import role_order
+from infra.inventory.roles import role_hosts, role_order
 from infra.stack import contract_file
 
 Named = Collection[str] | Mapping[str, Collection[str]]
@@ -34,7 +32,7 @@ def leaving_plan(
     and the declaration has not. BadInputError for a role that is on none of the hosts.
     """
     contract = load_contract(contract_file(stack))
-    declared = role_inputs(contract, load_identities(stack), lambda _name, _kind: "")
+    declared = {role: frozenset(role_hosts(contract, role)) for role in role_order()}
     plans = {}
     for host in contract.hosts if hosts is None else hosts:
         manifest = load_manifest(stack, host)
@@ -43,7 +41,7 @@ def leaving_plan(
         named = roles.get(host, ()) if isinstance(roles, Mapping) else roles
         if isinstance(roles, Mapping) and not named:
             continue
-        leave = leaving_roles(manifest, declared.get(host, {}), named)
+        leave = leaving_roles(manifest, [role for role, on in declared.items() if host in on], named)
         if leave:
             plans[host] = host_plan(manifest, leave)
     if roles and not plans:

@@ -11,7 +11,7 @@ import pytest
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, containers, said
 from tests.integration.machines import Machines, standing
-from tests.integration.photograph import photograph
+from tests.photograph import photograph
 
 PROVES = ("existing",)
 TOOLS = ("consul",)

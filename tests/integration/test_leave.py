@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.integration.checkout import Checkout, commit, region
-from tests.integration.photograph import photograph
 from tests.patience import wait_for
+from tests.photograph import photograph
 
 PROVES = ("consul", "drift")
 TOOLS = ("consul",)
