@@ -41,6 +41,7 @@ OF_THEIR_OWN = (
     ),
     *("active fstrim", "active e2scrub", "active getty", "active console-getty", "net.ipv4.tcp_fastopen_key"),
     *("vm.stat_refresh", "data /var/lib/causeway", "data /var/log/journal", "mount /run/user"),
+    "data /var/lib/libuuid",
     *(f"account {name}:" for name in ACCOUNTS),
 )
 """What changes by itself, or is left by Debian's packages on purpose."""

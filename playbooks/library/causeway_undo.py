@@ -158,8 +158,10 @@ class Undo(Steps):
         self.stop()
         self.set_aside()
         self.unmount()
-        self.packages().uninstall()
+        data = self.packages().uninstall()
         self.give_back_paths()
+        for folder in data:
+            self.take_away(folder)
         for folder, prior in folders:
             if prior.path(folder) is None:
                 self.take_away(folder)
@@ -178,6 +180,10 @@ class Undo(Steps):
                 continue
             if now[unit][1] in ("active", "activating", "reloading", "failed") and active != "active":
                 self.run(f"stopped {unit}", "systemctl", "stop", unit)
+            # A mask that stayed would keep from running whoever installs the package later.
+            if now[unit][0].startswith("masked") and not enabled.startswith("masked"):
+                self.run(f"unmasked {unit}", "systemctl", "unmask", "--quiet", unit)
+                now[unit][0] = said("systemctl", "is-enabled", unit).strip()
             if now[unit][0].startswith("enabled") and not enabled.startswith("enabled"):
                 self.run(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
 
@@ -277,6 +283,10 @@ class Undo(Steps):
         for thing, prior in things:
             if prior.path(thing["key"]) is None:
                 self.take_parents(thing["key"], prior)
+        for thing, prior in self.known("mount"):
+            if prior.path(thing["key"]) is None and not os.path.ismount(thing["key"]):
+                self.take_away(thing["key"])
+                self.take_parents(thing["key"], prior)
 
     def take_blocks_out(self) -> None:
         """Blocks in files that are somebody's; a file goes that was not there and holds nothing else."""
@@ -311,8 +321,10 @@ class Undo(Steps):
             self.change(f"removed {path}", lambda: os.unlink(path), gone=path)
         elif not self.names_in(path):
             self.change(f"removed {path}", lambda: os.rmdir(path), gone=path)
-        elif os.path.ismount(path):
+        elif any(f"{mount}/".startswith(f"{path}/") for mount in mounts()):
             self.leave(path, "something is mounted there")
+        elif self.names_in(path) == ["__pycache__"]:
+            self.change(f"removed {path}", lambda: shutil.rmtree(path), gone=path)
         elif path.startswith(NO_DATA):
             target = self.put_aside(path)
             what = f"{path}: what is left in it lies in {target}"

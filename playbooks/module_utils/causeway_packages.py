@@ -43,8 +43,11 @@ class Packages:
         self.steps, self.things = steps, list(things)
         self.wanted, self.folders, self.purge = wanted, folders, purge
 
-    def uninstall(self) -> None:
-        """Packages that only these roles brought, and what came with them for no one else."""
+    def uninstall(self) -> list[str]:
+        """Packages that only these roles brought, and what came with them for no one else.
+
+        Returns their directories that have data, and that no other package has.
+        """
         self.bring_back_data()
         now, brought = packages(), []
         for thing, prior in self.things:
@@ -57,9 +60,10 @@ class Packages:
         before = set().union(*(prior.facts["packages"] for _name, prior in brought))
         names = self.free([name for name, _prior in brought], now, before)
         if not names:
-            return
+            return []
         names += self.came_along(names, now, before)
-        for folder in () if self.purge else list(self.data_of(names, brought[0][1])):
+        data = list(self.data_of(names, brought[0][1]))
+        for folder in () if self.purge else data:
             self.put_away(folder)
         held = [name for name in names if now.get(name, {}).get("held")]
         if held:
@@ -67,6 +71,7 @@ class Packages:
         shown = ", ".join(names)
         self.steps.run(f"removed the packages {shown}", "apt-get", "purge", *APT, *ALLOWED, *names)
         self.bring_back_data()
+        return [folder for folder in data if not is_below(folder, data) and owners(folder) <= {*names}]
 
     def hold(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
         """Whether a package that was there is held; another version stays."""
@@ -89,10 +94,16 @@ class Packages:
         return free
 
     def came_along(self, names: list[str], now: dict[str, dict[str, Any]], before: set[str]) -> list[str]:
-        """Of what came for others and nobody needs without these packages, what was not there before them."""
-        gone = taken_by(names, "--autoremove", *ONLY_DEPENDS)
+        """Of what came for others and nobody needs without these packages, what was not there before them.
+
+        Of what is essential apt never says so.
+        """
+        known = {*before, *self.wanted, *names}
+        lasting = [name for name in essential() if now.get(name, {}).get("auto") and name not in known]
+        lasting = [name for name in lasting if not others_in(taken_by([*names, name]), names, now, before)]
+        gone = [*lasting, *taken_by([*names, *lasting], "--autoremove", *ONLY_DEPENDS)]
         auto = (name for name in gone if now.get(name, {}).get("auto"))
-        return [name for name in auto if name not in {*before, *self.wanted, *names}]
+        return [name for name in dict.fromkeys(auto) if name not in known]
 
     def data_of(self, names: list[str], prior: Prior) -> Iterator[str]:
         """Directories of these packages and of these roles that have data in them."""
@@ -126,6 +137,19 @@ def taken_by(names: list[str], *options: str) -> list[str]:
     return [word[1].partition(":")[0] for word in words]
 
 
+def essential() -> list[str]:
+    """The packages that call themselves essential, in either word of Debian's."""
+    shown = "${Package} ${Essential} ${Protected} ${Important}\\n"
+    lines = said("dpkg-query", "--show", f"--showformat={shown}").splitlines()
+    return [line.split()[0] for line in lines if "yes" in line.split()[1:]]
+
+
+def owners(folder: str) -> set[str]:
+    """The packages that have a directory: `a, b:amd64: /var/lib/c`."""
+    named = (line.rpartition(": ")[0] for line in said("dpkg-query", "--search", folder).splitlines())
+    return {name.strip().partition(":")[0] for names in named for name in names.split(",")}
+
+
 def others_in(
     taken: list[str], names: list[str], now: dict[str, dict[str, Any]], before: set[str]
 ) -> list[str]:
@@ -135,6 +159,11 @@ def others_in(
     """
     others = (name for name in taken if name in now and name not in names)
     return [name for name in others if name in before or not now[name]["auto"]]
+
+
+def is_below(folder: str, others: list[str]) -> bool:
+    """Whether it lies in one of the others."""
+    return any(folder.startswith(f"{other}/") for other in others)
 
 
 def is_filled(folder: str) -> bool:

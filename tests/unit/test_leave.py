@@ -369,23 +369,35 @@ def test_instances_of_templates_are_enabled_by_their_links(
     }
 
 
+def test_a_directory_that_other_packages_have_is_nobodys_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = import_module("ansible.module_utils.causeway_packages")
+    monkeypatch.setattr(packages, "said", lambda *argv: f"ceph-common, ceph-base:amd64: {argv[-1]}\n")
+    assert packages.owners("/var/lib/ceph") == {"ceph-common", "ceph-base"}
+    assert packages.is_below("/var/lib/ceph/mon", ["/var/lib/ceph", "/var/lib/ceph/mon"])
+    assert not packages.is_below("/var/lib/cephadm", ["/var/lib/ceph"])
+
+
 def test_no_package_goes_that_somebody_needs(node: Node) -> None:
     """Whoever has installed something since that stands on a package of ours keeps both."""
     needs = {"ours": ["ours", "plugin"], "yaml": ["yaml", "ansible"], "newer": ["newer", "before"]}
+    needs |= {"mke2fs": ["mke2fs"], "plugin": ["plugin", "ansible"]}
 
     def said(*argv: str) -> str:
+        if argv[0] == "dpkg-query":
+            return "before  yes \nours   \nmke2fs   yes\nplugin   yes\n"
         assert argv[:2] == ("apt-get", "--simulate")
         taken = {gone for name in argv[argv.index("purge") + 1 :] for gone in needs[name]}
         if "--autoremove" in argv:
             taken |= {"lib", "before"}
         return "".join(f"Purg {name} [1]\n" for name in sorted(taken))
 
-    names = ("ours", "yaml", "newer", "ansible", "lib", "plugin", "before")
-    now = {name: {"auto": name in ("lib", "before", "plugin"), "held": False} for name in names}
+    names = ("ours", "yaml", "newer", "ansible", "lib", "plugin", "before", "mke2fs")
+    auto = ("lib", "before", "plugin", "mke2fs")
+    now = {name: {"auto": name in auto, "held": False} for name in names}
     steps = node.shared.Steps(SimpleNamespace(check_mode=False))
     packages = import_module("ansible.module_utils.causeway_packages")
     ours = packages.Packages(steps, [], wanted=set(), folders=set(), purge=False)
     with patch.object(packages, "said", said):
         assert ours.free(["ours", "yaml", "newer"], now, {"before"}) == ["ours"]
-        assert ours.came_along(["ours"], now, {"before"}) == ["lib", "plugin"]
+        assert ours.came_along(["ours"], now, {"before"}) == ["mke2fs", "lib", "plugin"]
     assert steps.left == ["package yaml: is needed by ansible", "package newer: is needed by before"]

@@ -29,6 +29,7 @@ governs:
   returned: always
 """
 PROGRAM = "/usr/local/sbin/causeway-nfs-volumes"
+SETTINGS = "/etc/causeway-nfs.json"
 
 
 def main() -> None:
@@ -42,8 +43,10 @@ def main() -> None:
         lines = complaint.strip().splitlines()
         module.fail_json(msg=lines[-1] if lines else f"{PROGRAM} ended with {status} and said nothing")
     changes = json.loads(printed)["changes"]
+    paths = [volume["path"] for volume in json.loads(Path(SETTINGS).read_text())["volumes"]]
     governs = [
-        {"kind": "check", "key": "the file systems of NFS exports", "how": {"argv": [PROGRAM, "check"]}}
+        {"kind": "check", "key": "the file systems of NFS exports", "how": {"argv": [PROGRAM, "check"]}},
+        *({"kind": "directory", "key": path} for path in paths),
     ]
     module.exit_json(changed=bool(changes), changes=changes, governs=governs)
 

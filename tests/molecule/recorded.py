@@ -1,30 +1,32 @@
-"""Takes a scenario's roles off its nodes again, and holds the nodes against what they were before.
+"""Holds a scenario's nodes against the record of its first run, and takes the roles off them again.
 
-    python -m tests.molecule.leaving look|leave --folder MOLECULE_EPHEMERAL_DIRECTORY [--roles A,B …]
+    python -m tests.molecule.recorded look|seal|scan|leave --folder MOLECULE_EPHEMERAL_DIRECTORY
 
-`look` comes before the roles, `leave` after they were verified. Sealing, the plan and the playbook are the
-product's own, on a contract in which the nodes are machines that somebody has.
+`look` comes before the roles and `seal` after their first run, as in a run of a stack. After the second
+run and the verification `scan` expects no difference, and `leave` nodes that are what they were before.
+All of it is the product's own, on a contract in which the nodes are machines that somebody has.
 """
 
 import argparse
 import asyncio
+import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from infra import ROOT
 from infra.declaration import ClusterSpec
+from infra.drift.findings import HostReport
 from infra.drift.merge import HostSeal, Record
+from infra.drift.scan import Scanner
 from infra.drift.seal import seal_host
 from infra.drift.trip import Trips
 from infra.files import write_file
-from infra.ground.contract import Contract
+from infra.ground.contract import Contract, load_contract
 from infra.ground.ssh import known_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
@@ -82,16 +84,36 @@ class Scenario:
         contract = self.contract()
         write_file(contract_file(self.stack), contract.model_dump_json())
         write_file(ROOT / contract.known_hosts_file, known_hosts(contract, self.host_keys))
-        asyncio.run(self._seal(contract, json.loads((self.folder / "first-record.json").read_text())))
+        asyncio.run(self._seal(contract))
 
-    async def _seal(self, contract: Contract, records: Mapping[str, Mapping[str, Record]]) -> None:
+    async def _seal(self, contract: Contract) -> None:
         trips = Trips(contract)
-        for node, recorded in records.items():
-            seal = HostSeal(self.stack, node, recorded, inputs={})
+        for node, recorded in self.records().items():
+            seal = HostSeal(self.stack, node, recorded, inputs=dict.fromkeys(recorded, ""))
             await seal_host(trips, seal)
             problems = [line for part in seal.manifest.roles.values() for line in part.problems]
             if problems or seal.not_repaired:
                 raise SystemExit("\n".join([f"{node}: not sealed", *problems, *seal.not_repaired]))
+
+    def records(self) -> dict[str, dict[str, Record]]:
+        """Node → role → what the first run has recorded: only that ran the handlers."""
+        found: dict[str, dict[str, Record]] = json.loads((self.folder / "sealed.json").read_text())
+        return found
+
+    def scan(self) -> list[str]:
+        """A line for each thing that is no more as it was sealed."""
+        contract = load_contract(contract_file(self.stack))
+        inputs = {node: dict.fromkeys(recorded, "") for node, recorded in self.records().items()}
+
+        async def reports() -> list[HostReport]:
+            scanner = Scanner(contract, inputs)
+            return [await scanner.host(node) for node in inputs]
+
+        return [
+            f"{report.host}: {report.state}: {report.message} {report.differences}"
+            for report in asyncio.run(reports())
+            if report.state != "clean"
+        ]
 
     def leave(self, roles: str, inventory: str) -> str:
         """Take the roles off the nodes, with their data; what the playbook printed."""
@@ -114,28 +136,43 @@ def differences(before: Pictures, after: Pictures) -> list[str]:
 
 
 def main() -> int:
-    """1 where a node is not what it was."""
-    parser = argparse.ArgumentParser(description="Take a scenario's roles off its nodes again.")
-    parser.add_argument("step", choices=("look", "leave"))
+    """1 where a node is not what it should be."""
+    parser = argparse.ArgumentParser(description="Hold a scenario's nodes against its record.")
+    parser.add_argument("step", choices=("look", "seal", "scan", "leave"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--roles", default="")
     parser.add_argument("--inventory", default="")
     options = parser.parse_args()
-    picture = options.folder / "before.json"
-    scenario = Scenario(options.folder, f"molecule-{os.getpid()}")
+    folder: Path = options.folder
+    scenario = Scenario(folder, f"molecule-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}")
     if options.step == "look":
-        picture.write_text(json.dumps({node: sorted(lines) for node, lines in scenario.pictures().items()}))
-        return 0
-    try:
+        pictures = {node: sorted(lines) for node, lines in scenario.pictures().items()}
+        (folder / "before.json").write_text(json.dumps(pictures))
+    elif options.step == "seal":
+        (folder / "record.json").rename(folder / "sealed.json")
         scenario.seal()
-        said = scenario.leave(options.roles, options.inventory)
-    finally:
-        shutil.rmtree(ROOT / stack_dir(scenario.stack), ignore_errors=True)
-    before = {node: set(lines) for node, lines in json.loads(picture.read_text()).items()}
-    if found := differences(before, scenario.pictures()):
-        print(said, *found, sep="\n")
-        return 1
+    else:
+        try:
+            return told(finish(scenario, options))
+        finally:
+            shutil.rmtree(ROOT / stack_dir(scenario.stack), ignore_errors=True)
     return 0
+
+
+def finish(scenario: Scenario, options: argparse.Namespace) -> list[str]:
+    """What is wrong at the end, a line each."""
+    if (found := scenario.scan()) or options.step == "scan":
+        return found
+    said = scenario.leave(options.roles, options.inventory)
+    before = json.loads((scenario.folder / "before.json").read_text())
+    left = differences({node: set(lines) for node, lines in before.items()}, scenario.pictures())
+    return [said, *left] if left else []
+
+
+def told(lines: list[str]) -> int:
+    """Print what is wrong; the exit status."""
+    print(*lines, sep="\n")
+    return int(bool(lines))
 
 
 if __name__ == "__main__":
