@@ -128,7 +128,7 @@ def series(name: str) -> str:
         "node_role": "gateway",
         "instance": NODE,
         **dict.fromkeys(("device", "link", "direction", "pci", "xid", "action", "chip", "sensor"), "1"),
-        **dict.fromkeys(("storage", "pool_id", "name"), "1"),
+        **dict.fromkeys(("storage", "pool_id", "name", "gpu", "reason"), "1"),
         "controller": "0",
     }
     return name + "{" + ", ".join(f'{key}="{value}"' for key, value in labels.items()) + "}"

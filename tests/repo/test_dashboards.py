@@ -17,7 +17,7 @@ from tests.loaded import load
 from tests.repo.dashboards import FILLED_IN, metrics, questions
 
 GATEWAY = ROOT / "roles" / "wan_gateway" / "files" / "causeway_wan_gateway.py"
-UIDS = {f"causeway-{about}" for about in ("changes", "fabric", "fleet", "links", "node", "storage")}
+UIDS = {f"causeway-{about}" for about in ("changes", "fabric", "fleet", "gpus", "links", "node", "storage")}
 """In bookmarks and in links of others: none is renamed or taken for another question."""
 EXPORTED = {
     "node_exporter": {

@@ -50,6 +50,12 @@ def gpu(number: int, **told: str) -> str:
         "clocks_event_reason_hw_thermal_slowdown": "Not Active",
         "clocks_event_reason_sw_power_cap": "Active",
         "processes": "",
+        "gpu_temp": "41 C",
+        "memory_temp": "N/A",
+        "instant_power_draw": "612.50 W",
+        "gpu_util": "37 %",
+        "used": "1024 MiB",
+        "replay_counter": "3",
     } | told
 
     def tags(*names: str) -> str:
@@ -60,11 +66,14 @@ def gpu(number: int, **told: str) -> str:
         f"<ecc_mode>{tags('current_ecc')}</ecc_mode><ecc_errors><volatile>"
         f"{tags('sram_uncorrectable_parity', 'dram_uncorrectable')}</volatile></ecc_errors>"
         f"<remapped_rows>{tags('remapped_row_pending', 'remapped_row_failure')}</remapped_rows>"
-        "<pci><pci_gpu_link_info><pcie_gen><max_link_gen>5</max_link_gen>"
+        f"<pci>{tags('replay_counter')}<pci_gpu_link_info><pcie_gen><max_link_gen>5</max_link_gen>"
         f"{tags('current_link_gen')}</pcie_gen><link_widths><max_link_width>16x</max_link_width>"
         f"{tags('current_link_width')}</link_widths></pci_gpu_link_info></pci><clocks_event_reasons>"
         f"{tags('clocks_event_reason_hw_thermal_slowdown', 'clocks_event_reason_sw_power_cap')}"
-        f"</clocks_event_reasons>{tags('processes')}</gpu>"
+        f"</clocks_event_reasons>{tags('processes')}"
+        f"<temperature>{tags('gpu_temp', 'memory_temp')}</temperature><utilization>{tags('gpu_util')}"
+        f"</utilization><gpu_power_readings>{tags('instant_power_draw')}</gpu_power_readings>"
+        f"<fb_memory_usage>{tags('used')}</fb_memory_usage></gpu>"
     )
 
 

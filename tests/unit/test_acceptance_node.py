@@ -6,19 +6,21 @@ import contextlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import escape
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.capabilities.acceptance.node import __main__ as program
-from infra.capabilities.acceptance.node import active, parse, tools, verdict, xid
+from infra.capabilities.acceptance.node import active, parse, series, tools, verdict, xid
 from infra.capabilities.acceptance.node.nccl import Result
 from infra.capabilities.acceptance.node.passive import found, is_model
 from infra.ground.rules.pools import GPU_MODELS
@@ -508,6 +510,56 @@ def test_a_state_that_is_nonsense_is_a_new_nodes(kept: Any) -> None:
     said, _ = verdict.decided([], state, "passive", BOOT, NOW)
     assert said["action"] in verdict.ACTIONS
     assert all(math.isfinite(at) for at in state["taken_out"])
+
+
+SERIES = re.compile(r'causeway_gpu_[a-z_]+(\{([a-z]+="[^"]*",?)+\})? -?[0-9.e+]+')
+
+
+def told_of(said: str | None, **expected: Any) -> dict[str, float]:
+    """Metric with labels → value, where nvidia-smi says this; None for one that hangs."""
+    text = series.told(FakeTools({"nvidia-smi": said}), EXPECTED | expected, NOW)
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(SERIES.fullmatch(line) for line in lines), text
+    found = dict(line.rsplit(" ", 1) for line in lines)
+    assert len(found) == len(lines), "each once"
+    return {name.removeprefix("causeway_gpu_"): float(value) for name, value in found.items()}
+
+
+def test_gpus_are_told_as_metrics() -> None:
+    slow = {"clocks_event_reason_hw_thermal_slowdown": "Active", "remapped_row_failure": "Yes"}
+    told = told_of(all_gpus(g3=slow))
+    assert (told["answers"], told["declared"], told["found"]) == (1, 8, 8)
+    third = f'gpu="3",pci="{pci(3)}"'
+    values = {"temperature_celsius": 41, "power_watts": 612.5, "busy_ratio": 0.37, "pcie_replays_total": 3}
+    values |= {"memory_used_bytes": 1 << 30, "row_remap_failed": 1, "pcie_lanes": 16, "pcie_lanes_most": 16}
+    assert {name: told[f"{name}{{{third}}}"] for name in values} == values
+    assert f"memory_temperature_celsius{{{third}}}" not in told, "what is not told is no value"
+    assert [name for name in told if name.startswith("slowed")] == [
+        f'slowed{{{third},reason="hw_thermal_slowdown"}}'
+    ]
+
+
+def test_older_drivers_name_what_a_board_draws_otherwise() -> None:
+    text = (
+        all_gpus().replace("gpu_power_readings", "power_readings").replace("instant_power_draw", "power_draw")
+    )
+    assert told_of(text)[f'power_watts{{gpu="0",pci="{pci(0)}"}}'] == 612.5
+
+
+@pytest.mark.parametrize("said", [None, "garbage", "<nvidia_smi_log><gpu/></nvidia_smi_log>"])
+def test_a_driver_that_does_not_answer_is_told_of(said: str | None) -> None:
+    assert told_of(said) == {"answers": 0, "declared": 8, "read_timestamp_seconds": NOW}
+
+
+@pytest.mark.parametrize("expected", [{"gpus": 0}, {"simulated": True}, {"vendor": "amd"}])
+def test_of_gpus_that_are_not_there_nothing_is_told(expected: dict[str, Any]) -> None:
+    assert told_of(all_gpus(), **expected) == {}
+
+
+@given(st.dictionaries(st.sampled_from(["gpu_temp", "gpu_util", "used", "replay_counter"]), GARBAGE))
+def test_whatever_a_driver_tells_is_a_number_or_no_value(told: dict[str, str]) -> None:
+    with contextlib.suppress(ValueError):
+        told_of(all_gpus(g0={name: escape(text) for name, text in told.items()}))
 
 
 def test_entities_are_refused() -> None:

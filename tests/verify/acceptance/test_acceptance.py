@@ -14,9 +14,12 @@ pytestmark = pytest.mark.deadline(120)
 UNIT = "causeway-acceptance"
 PROGRAM = "/usr/local/sbin/causeway-acceptance"
 STAY = ("none", "watch")
-GPU = '<gpu id="00000000:1{}:00.0"><product_name>NVIDIA H100 80GB HBM3</product_name></gpu>'
+GPU = (
+    '<gpu id="00000000:1{}:00.0"><product_name>NVIDIA H100 80GB HBM3</product_name>'
+    "<temperature><gpu_temp>41 C</gpu_temp></temperature></gpu>"
+)
 ELSEWHERE = """
-import contextlib, io, os, sys
+import contextlib, io, json, os, sys
 from pathlib import Path
 sys.path.insert(0, "/usr/local/lib/causeway")
 from infra.capabilities.acceptance.node import __main__ as program
@@ -26,7 +29,9 @@ os.environ["PATH"] = f"{folder}:/usr/bin:/bin"
 with contextlib.redirect_stdout(io.StringIO()):
     for tier in tiers:
         program.main([tier])
-print((folder / "verdict.json").read_text())
+told = json.loads((folder / "verdict.json").read_text())
+series = folder / "causeway_gpu.prom"
+print(json.dumps({**told, "series": series.read_text() if series.exists() else ""}))
 sys.stdout.flush()
 os._exit(0)
 """
@@ -89,6 +94,24 @@ def test_eight_gpus_are_good_and_seven_are_not(host: Host) -> None:
     assert not any("declared GPUs" in reason for reason in eight["reasons"])
     assert "7 of 8 declared GPUs" in "".join(seven["reasons"])
     assert seven["action"] not in STAY
+
+
+def test_gpus_are_told_as_metrics_each_minute(host: Host, expect: Expect) -> None:
+    done = host.run(run_anew("causeway-gpus.service"))
+    assert done.rc == 0, done.stderr
+    shown = host.run("systemctl show -P UnitFileState -P ActiveState causeway-gpus.timer").stdout.split()
+    assert sorted(shown) == ["active", "enabled"]
+    own = host.file(f"{expect.acceptance_metrics_dir}/causeway_gpu.prom").content_string
+    known = (
+        expect.acceptance_gpus
+        and not expect.acceptance_simulated
+        and expect.acceptance_gpu_vendor == "nvidia"
+    )
+    assert bool(own) == bool(known)
+    series = elsewhere(host, 2, "passive series")["series"]
+    assert 'causeway_gpu_temperature_celsius{gpu="1",pci="0000:11:00"} 41\n' in series
+    assert "causeway_gpu_found 2\n" in series
+    assert "causeway_gpu_declared 8\n" in series
 
 
 def test_joining_is_earned(host: Host) -> None:

@@ -1,11 +1,13 @@
 """Looks at this node, keeps the verdict, and tells.
 
     python3 -m infra.capabilities.acceptance.node TIER [--repaired]
+    python3 -m infra.capabilities.acceptance.node series
 
 TIER: passive (seconds), active (minutes), burn-in (an hour and more), show (the kept verdict as one line),
 auto (active where the node waits to be accepted, nothing is wrong with it, no program is on its GPUs, and it
 was not tried just before; else passive).
 --repaired says that what was broken is repaired: what was before is forgotten, the active tier goes deeper.
+series leaves what nvidia-smi tells of the GPUs as metrics, and decides nothing.
 Exit 0: no job is kept away. 3: the node is out, or waits.
 """
 
@@ -20,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from infra.capabilities.acceptance.node import active, passive, xid
+from infra.capabilities.acceptance.node import active, passive, series, xid
 from infra.capabilities.acceptance.node.tools import Tools
 from infra.capabilities.acceptance.node.verdict import (
     OUT,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 EXPECTED = Path("/etc/causeway/acceptance.json")
 KEPT = Path("/var/lib/causeway/acceptance")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-TIERS = ("passive", "active", "burn-in", "auto", "show")
+TIERS = ("passive", "active", "burn-in", "auto", "show", "series")
 KEPT_AWAY = 3
 RETRY_S = 6 * 3600
 """A node that the active tier refused is not tried again sooner, but after a boot (a rule of ours)."""
@@ -55,6 +57,11 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("tier", choices=TIERS)
     parser.add_argument("--repaired", action="store_true", help="what was broken is repaired")
     arguments = parser.parse_args(argv)
+    if arguments.tier == "series":
+        expected = json.loads(EXPECTED.read_text())
+        text = series.told(Tools(), expected, time.time())
+        xid.write(Path(expected["metrics_dir"]), "causeway_gpu.prom", text)
+        return 0
     boot = BOOT_ID.read_text().strip()
     if arguments.tier == "show":
         print(json.dumps({"verdict": read(KEPT / "verdict.json"), "boot_id": boot}))

@@ -27,11 +27,26 @@ RECOVERY = {
 """`gpu_recovery_action` of nvidia-smi → what it asks for, in the words of causeway_xid.py."""
 
 
+READINGS = {
+    "temperature_celsius": (1, ["temperature/gpu_temp"]),
+    "memory_temperature_celsius": (1, ["temperature/memory_temp"]),
+    "power_watts": (1, ["*power_readings/instant_power_draw", "*power_readings/power_draw"]),
+    "power_limit_watts": (1, ["*power_readings/current_power_limit", "*power_readings/power_limit"]),
+    "busy_ratio": (0.01, ["utilization/gpu_util"]),
+    "memory_used_bytes": (1 << 20, ["fb_memory_usage/used"]),
+    "memory_bytes": (1 << 20, ["fb_memory_usage/total"]),
+    "sm_clock_hertz": (1e6, ["clocks/sm_clock"]),
+    "pcie_replays_total": (1, ["pci/replay_counter"]),
+}  # type: dict[str, tuple[float, list[str]]]
+"""Metric → what one unit of the tool's is, and where it stands; the first that says a number counts."""
+
+
 class Gpu:
     """One GPU as nvidia-smi has it; None for what it does not tell."""
 
     def __init__(self, element: ElementTree.Element) -> None:
         self.pci = pci_of(element.get("id", ""))
+        self.readings = dict(_readings(element))
         self.product = _text(element, "product_name") or ""
         self.recovery = _recovery(element)
         self.width = _pair(element, "link_widths", "link_width")
@@ -97,6 +112,18 @@ def _pair(element: ElementTree.Element, folder: str, name: str) -> tuple[int, in
     words = [_text(element, f"{path}/{when}_{name}") or "" for when in ("current", "max")]
     numbers = [re.fullmatch(r"([0-9]{1,3})x?", word) for word in words]
     return (int(numbers[0][1]), int(numbers[1][1])) if numbers[0] and numbers[1] else None
+
+
+def _readings(element: ElementTree.Element) -> Iterator[tuple[str, float]]:
+    """Every number that it tells: `71.86 W`, `0 %`, `81559 MiB`."""
+    for name, (unit, paths) in READINGS.items():
+        # Since driver 530 the GPU's own readings stand in gpu_power_readings, before in power_readings.
+        places = [path.replace("*", prefix) for path in paths for prefix in ("gpu_", "")]
+        texts = [_text(element, place) or "" for place in places]
+        found = [re.match(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(?: [A-Za-z%]{1,5})?$", text) for text in texts]
+        numbers = [float(one[1]) for one in found if one]
+        if numbers:
+            yield name, numbers[0] * unit
 
 
 def _uncorrectable(element: ElementTree.Element) -> int:
