@@ -283,12 +283,13 @@ def main() -> None:
     governs = [
         {"kind": "package", "key": name, "want": held, "how": {"pinned": True}} for name in sorted(targets)
     ]
+    archives = [{"kind": "directory", "key": str(ARCHIVES)}] if ARCHIVES.is_dir() else []
     module.exit_json(
         changed=changed,
         versions=targets,
         gpus=gpus(),
         reboot=why_reboot(wanted.driver, targets),
-        governs=[*governs, {"kind": "file", "key": str(PREFERENCES)}],
+        governs=[*governs, {"kind": "file", "key": str(PREFERENCES)}, *archives],
     )
 
 
