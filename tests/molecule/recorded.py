@@ -38,10 +38,15 @@ Pictures = dict[str, set[str]]
 
 @dataclass(frozen=True)
 class Scenario:
-    """What molecule's own playbooks have left in its folder. STACK: the name under which nodes are sealed."""
+    """What molecule's own playbooks have left in its folder. USER: who logs in once the roles have run."""
 
     folder: Path
-    stack: str
+    user: str
+
+    @property
+    def stack(self) -> str:
+        """The name under which its nodes are sealed."""
+        return f"molecule-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
 
     @cached_property
     def addresses(self) -> dict[str, str]:
@@ -73,7 +78,8 @@ class Scenario:
             {"name": node, "address": address, "host_key": self.host_keys[node]}
             for node, address in sorted(self.addresses.items())
         ]
-        provider = {"kind": "existing", "ssh_key_file": str(self.folder / "id_ed25519")}
+        provider = {"kind": "existing", "ssh_user": self.user}
+        provider["ssh_key_file"] = str(self.folder / "id_ed25519")
         pool = {"name": "all", "role": "control", "count": len(hosts), "hosts": hosts}
         region = {"name": "molecule", "provider": provider, "cidr": "10.88.0.0/16", "pools": [pool]}
         spec = ClusterSpec.model_validate({"name": "molecule", "regions": [region]})
@@ -140,11 +146,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Hold a scenario's nodes against its record.")
     parser.add_argument("step", choices=("look", "seal", "scan", "leave"))
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--user", default="root")
     parser.add_argument("--roles", default="")
     parser.add_argument("--inventory", default="")
     options = parser.parse_args()
     folder: Path = options.folder
-    scenario = Scenario(folder, f"molecule-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}")
+    scenario = Scenario(folder, options.user)
     if options.step == "look":
         pictures = {node: sorted(lines) for node, lines in scenario.pictures().items()}
         (folder / "before.json").write_text(json.dumps(pictures))
