@@ -1,9 +1,10 @@
 """Holds a scenario's nodes against the record of its first run, and takes the roles off them again.
 
-    python -m tests.molecule.recorded look|seal|scan|leave --folder MOLECULE_EPHEMERAL_DIRECTORY
+    python -m tests.molecule.recorded look|seal|scan|leave|forget --folder MOLECULE_EPHEMERAL_DIRECTORY
 
 `look` comes before the roles and `seal` after their first run, as in a run of a stack. After the second
-run and the verification `scan` expects no difference, and `leave` nodes that are what they were before.
+run and the verification `scan` expects no difference, and `leave` nodes that are what they were before;
+`forget` is for a scenario that runs its role again with other values, of which this is no record.
 All of it is the product's own, on a contract in which the nodes are machines that somebody has.
 """
 
@@ -87,6 +88,7 @@ class Scenario:
 
     def seal(self) -> None:
         """Keep what the first run of the roles has recorded, as a run of a stack keeps it."""
+        shutil.rmtree(ROOT / stack_dir(self.stack), ignore_errors=True)  # of a run that failed
         contract = self.contract()
         write_file(contract_file(self.stack), contract.model_dump_json())
         write_file(ROOT / contract.known_hosts_file, known_hosts(contract, self.host_keys))
@@ -144,7 +146,7 @@ def differences(before: Pictures, after: Pictures) -> list[str]:
 def main() -> int:
     """1 where a node is not what it should be."""
     parser = argparse.ArgumentParser(description="Hold a scenario's nodes against its record.")
-    parser.add_argument("step", choices=("look", "seal", "scan", "leave"))
+    parser.add_argument("step", choices=("look", "seal", "scan", "leave", "forget"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--user", default="root")
     parser.add_argument("--roles", default="")
@@ -168,6 +170,8 @@ def main() -> int:
 
 def finish(scenario: Scenario, options: argparse.Namespace) -> list[str]:
     """What is wrong at the end, a line each."""
+    if options.step == "forget":
+        return []
     if (found := scenario.scan()) or options.step == "scan":
         return found
     said = scenario.leave(options.roles, options.inventory)
