@@ -131,7 +131,7 @@ def test_what_a_misfit_suggests_for_one_field_is_no_misfit_of_that_kind(
         ("h100-sxm", {**STACK, "mig": {"profile": "1g.18gb", "count": 7}}, "mig.profile", "no such part"),
         ("h100-sxm", {**STACK, "mig": {"profile": "2g.20gb", "count": 4}}, "mig.count", "at most 3"),
         ("l40s", {**STACK, "mig": {"profile": "1g.10gb", "count": 1}}, "mig.profile", "cannot be divided"),
-        ("mi300x", STACK, "", "not NVIDIA's"),
+        *((model, STACK, "", "not a GPU of NVIDIA's that is known") for model in ("mi300x", "rtx-4090")),
     ],
 )
 def test_what_does_not_go_together_is_refused(
