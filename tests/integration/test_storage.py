@@ -227,6 +227,19 @@ def test_all_nodes_killed_at_once_come_back_by_themselves(checkout: Checkout) ->
     assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
 
 
+def ask_an_osd(checkout: Checkout, *words: str) -> None:
+    """By the manager, which passes nothing on until it has heard of an OSD that was started again."""
+
+    def taken() -> bool:
+        try:
+            checkout.on_node(NODES[0], "ceph", *words)
+        except CalledProcessError:
+            return False
+        return True
+
+    wait_for(taken, f"ceph {' '.join(words)} to be taken")
+
+
 def test_a_bit_that_flipped_is_found_and_brought_back(checkout: Checkout) -> None:
     """One copy is spoilt behind the OSD's back: a deep scrub finds it, a repair makes it as the others."""
     image = "scratch/flip"
@@ -250,10 +263,10 @@ def test_a_bit_that_flipped_is_found_and_brought_back(checkout: Checkout) -> Non
     )
     checkout.on_node(holder, "sh", "-ec", spoil)
     wait_for(lambda: is_whole(checkout), "the OSD is back")
-    checkout.on_node(NODES[0], "ceph", "pg", "deep-scrub", group)
+    ask_an_osd(checkout, "pg", "deep-scrub", group)
     wait_for(lambda: "OSD_SCRUB_ERRORS" in status(checkout)["health"]["checks"], "the scrub finds it")
     assert checkout.on_node(WRITER, "sh", "-ec", f"{rbd} --no-progress export {image} - | sha256sum") == wrote
-    checkout.on_node(NODES[0], "ceph", "pg", "repair", group)
+    ask_an_osd(checkout, "pg", "repair", group)
     wait_for(lambda: "OSD_SCRUB_ERRORS" not in status(checkout)["health"]["checks"], "the repair ends")
     assert checkout.on_node(WRITER, "sh", "-ec", f"{rbd} --no-progress export {image} - | sha256sum") == wrote
 
