@@ -12,8 +12,7 @@ from pathlib import Path
 from infra.drift.findings import NOT_SCANNED, Difference, HostReport, repair_command
 from infra.drift.report import Summary
 from infra.errors import CausewayError, one_line
-from infra.ground.contract import natural
-from infra.ground.names import ranges, some
+from infra.ground.names import natural, ranges, some
 from infra.ground.page import Markup, document, fragment, save, table
 
 STYLE = (

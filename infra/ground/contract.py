@@ -25,6 +25,7 @@ from pydantic import (
 from infra.declaration import NodeKind
 from infra.errors import CausewayError
 from infra.ground.endpoint import HostSet
+from infra.ground.names import natural
 
 SCHEMA_VERSION: Literal[2] = 2
 CAPABILITY = re.compile(r"[a-z][a-z0-9_]*")
@@ -34,11 +35,6 @@ S = TypeVar("S", bound="Section")
 def in_natural_order(parts: dict[str, Any]) -> dict[str, Any]:
     """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
     return dict(sorted(parts.items(), key=lambda item: natural(item[0])))
-
-
-def natural(name: str) -> list[tuple[int, str]]:
-    """By what names are sorted in that order."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 class Part(BaseModel):

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from infra.ground.contract import natural
-
 NUMBERED = re.compile(r"(.*?)([0-9]+)", re.DOTALL)
 SHORTEST = 3
 """What is fewer is named one by one."""
 MOST = 12
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """By what names are sorted in natural order."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def ranges(names: Iterable[str]) -> list[tuple[str, int]]:

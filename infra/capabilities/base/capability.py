@@ -11,8 +11,8 @@ from infra.capabilities.base.rules import (
 from infra.capabilities.base.section import BaseRegion, BaseSection
 from infra.declaration import ClusterSpec
 from infra.ground.capability import Capability, Planned, SecretKind
-from infra.ground.contract import natural
 from infra.ground.endpoint import Destination, Endpoint, HostSet, Ports
+from infra.ground.names import natural
 from infra.ground.nodes import pool_key
 from infra.ground.remote import destination
 from infra.ground.secrets import GIVEN

@@ -20,8 +20,8 @@ from infra.capabilities.monitoring.section import (
 from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec, MonitoringSpec, RegionSpec
 from infra.ground.capability import Capability, Planned, Report, SecretKind
-from infra.ground.contract import natural
 from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet, Ports, Probe, Scrape
+from infra.ground.names import natural
 from infra.ground.nodes import pool_key
 from infra.ground.remote import Remote
 

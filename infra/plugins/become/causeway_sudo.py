@@ -6,13 +6,16 @@ Ansible asks many hosts side by side, and a wrong password tried on all of them 
 it uses the password one host tries it alone, by ssh itself, and the others wait for what comes of it
 (`infra.ground.sudo`, whose memory all processes of a run share). Most often `up` or `doctor` has done that.
 Tasks that reach no host, as `set_fact`, have this plugin set up as well: nothing is tried for them.
+
+Ansible loads this file in every run, and the declaration's models behind `infra.ground` take a third as long
+to load as Ansible does. So they are loaded where a host's sudo asks for a password.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.become import sudo as plain
@@ -22,8 +25,9 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.errors import CausewayError  # noqa: E402 - needs the path set above
-from infra.ground.login import by_ssh  # noqa: E402 - likewise
-from infra.ground.sudo import TRIAL_LIMIT_S, Become  # noqa: E402 - likewise
+
+if TYPE_CHECKING:
+    from infra.ground.sudo import Become
 
 DOCUMENTATION = f"""{plain.DOCUMENTATION.rstrip().replace("name: sudo", "name: causeway_sudo", 1)}
         causeway_sudo_source:
@@ -61,6 +65,8 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
         stack, _, source = str(self.get_option("causeway_sudo_source") or "").partition("/")
         if not source or self.get_option("become_pass"):
             return
+        from infra.ground.sudo import Become  # as said at the top of this file
+
         host, user = (str(self.get_option(f"causeway_sudo_{what}") or "") for what in ("host", "user"))
         self._becoming = Become(stack, host, user, source)
         self._take(proven=False)
@@ -93,6 +99,8 @@ class BecomeModule(plain.BecomeModule):  # type: ignore[misc] # ansible has no t
 
 def prove(becoming: Become) -> None:
     """Have one host try the password, unless that is done. CausewayError where it was refused."""
+    from infra.ground.login import by_ssh  # as said at the top of this file
+    from infra.ground.sudo import TRIAL_LIMIT_S
 
     def ask(command: str, stdin: str) -> str:
         try:

@@ -13,14 +13,16 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from ansible import constants as C  # noqa: N812 - as all of Ansible calls it
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.playbook.handler import Handler
+from ansible.plugins.loader import filter_loader, lookup_loader, test_loader
 from ansible.plugins.strategy.linear import StrategyModule as Linear
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -71,6 +73,17 @@ REHEARSAL = "CAUSEWAY_REHEARSAL"
 PREPARES = ("causeway_drift_prepare",)
 ALLOCATIONS = 100_000
 """After so many new objects Python looks for rubbish; by default after 700."""
+LOOK_S = 0.1
+"""How often Ansible looks whether a process that does a task has died: of a result it is told."""
+LOOKUPS = ("ansible.builtin.env", "ansible.builtin.file", "ansible.builtin.template")
+
+
+class Told(threading.Condition):
+    """A lock that wakes who waits for it whenever somebody has had it."""
+
+    def __exit__(self, *arguments: Any) -> None:
+        self.notify_all()
+        super().__exit__(*arguments)
 
 
 class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have no types
@@ -78,10 +91,12 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
 
     def __init__(self, tqm: Any) -> None:
         super().__init__(tqm)
+        load_plugins()
         # What is loaded stays to the end, and a process is forked for each task and host: looking through all
         # of it, and copying it in each fork to note that it was looked at, took a tenth of the CPU.
         gc.freeze()
         gc.set_threshold(ALLOCATIONS, 50, 100)
+        self._results_lock = Told()
         self._stops: dict[str, waves.Stop] = {}
 
     def run(self, iterator: Any, play_context: Any) -> int:
@@ -139,6 +154,18 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
                 self._stops[result.host.name] = stop
         return results
 
+    def _wait_on_pending_results(self, iterator: Any) -> list[Any]:
+        """As Ansible's, which looks a thousand times a second: a tenth of a core while a task lasts."""
+        results: list[Any] = []
+        while self._pending_results > 0 and not self._tqm._terminated:
+            if self._tqm.has_dead_workers():
+                raise AnsibleError("A worker was found in a dead state")
+            results += self._process_pending_results(iterator)
+            with self._results_lock:
+                if self._pending_results > 0 and not self._results:
+                    self._results_lock.wait(LOOK_S)
+        return results
+
     def _get_next_task_lockstep(self, hosts: list[Any], iterator: Any) -> list[tuple[Any, Any]]:
         """The next task and the hosts it is due on: the first that is due anywhere."""
         due: list[tuple[Any, Any]]
@@ -148,6 +175,14 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
             if left := [(host, task) for host, task in due if not is_settled(host, task)]:
                 return left
         return []
+
+
+def load_plugins() -> None:
+    """Load what most tasks need once, and not in the process of each task and host."""
+    filter_loader.get("default")  # any name has all of them loaded
+    test_loader.get("defined")
+    for name in LOOKUPS:
+        lookup_loader.get(name, class_only=True)
 
 
 def is_settled(host: Any, task: Any) -> bool:
