@@ -67,11 +67,11 @@ class Obstacles:
         if command not in self.undone:
             self.undone.append(command)
 
-    def run(self, what: str, *argv: str) -> None:
-        """Have a command clear the way; once, however many entries ask for it."""
+    def run(self, what: str, *argv: str, first: bool = False) -> None:
+        """Have a command clear the way; once, however many entries ask for it. FIRST: before the others."""
         command = {"what": what, "argv": list(argv)}
         if command not in self.commands:
-            self.commands.append(command)
+            self.commands.insert(0 if first else len(self.commands), command)
 
 
 @dataclass

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.drift.kinds import live
 from infra.drift.kinds.live import dns_answer, in_force
 from infra.drift.kinds.unit import halted
 from infra.drift.looks import Look
+from infra.drift.manifest import Manifest, RoleManifest
 from infra.drift.node import run
+from infra.drift.repair import host_plan
 from roles.wan_gateway.drift.frr import frr_lines
 from tests.patience import wait_for
 from tests.unit.test_drift_repair import plan_for
@@ -148,3 +151,15 @@ def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: p
     plan = plan_for("unit", "x.service", {"halted": []}, {"halted": ["x"]})
     assert plan.lines == ["base: unit x.service: is active, and stopped: x"]
     assert ["systemctl", "restart", "x.service"] in [done["argv"] for done in plan.obstacles.commands]
+
+
+def test_a_stopped_process_runs_on_before_anybody_waits_for_its_end() -> None:
+    report = HostReport("n", "r", "drift")
+    hangs = Difference("r", "t", "frr", "frr.service", {"answers": True}, {"answers": False})
+    stopped = Difference("r", "t", "unit", "frr.service", {"halted": []}, {"halted": ["bgpd"]})
+    report.roles["r"] = RoleReport("drift", [hangs, stopped])
+    done = host_plan(report, Manifest(host="n", roles={"r": RoleManifest(entries=[])})).obstacles.commands
+    assert [command["what"] for command in done] == [
+        "let frr.service run on", "had frr.service restarted",
+    ]  # fmt: skip
+    assert "SIGCONT" in " ".join(done[0]["argv"])

@@ -151,6 +151,7 @@ exit $ended
 """Unmasks a unit, the last argument. A masked unit may have lost another name that it had (sshd.service of
 ssh.service). As it gets it back, systemd 257 may forget that its daemon runs: a second one is started, fails,
 and takes away what the first one needs, so that nobody gets in by SSH. Such a daemon is stopped meanwhile."""
+RESUME = 'systemctl thaw "$1"; systemctl kill --signal=SIGCONT "$1"'
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect")
 
 
@@ -226,7 +227,9 @@ class Unit(Kind):
         for package in sorted({_package_of(manifest, difference.key, path) for path in edited} - {""}):
             found.run(f"had {package} installed again, of which files were edited", *REINSTALL, package)
         if difference.found.get("halted"):
-            found.run(f"let {difference.key} run on", "systemctl", "thaw", difference.key)
+            # Before all else: a script that ends daemons (FRR's) waits two minutes for one that is stopped.
+            resumed = (f"let {difference.key} run on", "sh", "-c", RESUME, "resume", difference.key)
+            found.run(*resumed, first=True)
             found.run(f"had {difference.key} restarted", "systemctl", "restart", difference.key)
         if ours or edited or difference.found.get("reload_needed"):
             found.restart.append(difference.key)
