@@ -37,19 +37,13 @@ def left_over(folder: str) -> tuple[str, ...]:
 
 # On the controller
 
-FOLDERS = tuple(
-    f"/etc/{name}"
-    for name in (
-        *(r"sysctl\.d", r"security/limits\.d", r"cron\.d", r"modprobe\.d", r"modules-load\.d", r"sudoers\.d"),
-        *(r"systemd/system\.conf\.d", r"systemd/system/[^/]+\.d", r"profile\.d", r"udev/rules\.d"),
-        *(
-            "systemd/network",
-            r"systemd/(resolved|journald|timesyncd)\.conf\.d",
-            r"tmpfiles\.d",
-            r"logrotate\.d",
-        ),
-    )
+FOLDERS = (
+    r"/etc/([^/]+/)*[^/]+\.d",
+    r"/etc/(containers|containerd)/certs\.d/[^/]+",
+    r"/etc/grafana/provisioning/[^/]+",
+    "/etc/systemd/network",
 )
+"""By convention a program takes all that lies in a directory whose name ends in `.d`; others do likewise."""
 
 
 @cache
@@ -64,8 +58,8 @@ class Listing(Kind):
     """A directory's names."""
 
     def following(self, claim: Claim) -> Iterator[Claim]:
-        """The directory in which a file lies."""
-        if claim.kind in ("file", "link", "absent"):
+        """The directory in which a file lies, or a directory: of registries' certificates each has one."""
+        if claim.kind in ("file", "link", "absent", "directory"):
             folder = posixpath.dirname(claim.key)
             if listed().fullmatch(folder):
                 yield Claim("listing", folder)
