@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loaded import load
@@ -40,3 +40,49 @@ def test_a_kind_writes_its_own_nodes_and_no_other_kinds(access: ModuleType, name
                 node, own = f"{other}-{number}", other == kind
                 assert may(rules, "node", node) == ("write" if own else "read")
                 assert may(rules, "agent", node) == ("write" if own else "deny")
+
+
+class Copied:
+    """An agent of a secondary datacenter, with what was copied so far; nothing is changed by way of it."""
+
+    put = delete = None
+
+    def __init__(self, policies: dict[str, str], tokens: dict[str, str]) -> None:
+        self.answers: dict[str, Any] = {
+            "/v1/acl/policies": [{"Name": name, "ID": name} for name in policies],
+            "/v1/acl/tokens": [
+                {"AccessorID": accessor, "Description": name, "Policies": [{"Name": name}]}
+                for accessor, name in tokens.items()
+            ],
+            **{f"/v1/acl/policy/{name}": {"Rules": rules} for name, rules in policies.items()},
+        }
+
+    def get(self, path: str) -> Any:
+        return self.answers[path]
+
+
+@settings(max_examples=50)
+@given(kinds, st.data())
+def test_a_copy_is_whole_when_nothing_is_missing_old_or_too_much(
+    access: ModuleType, names: list[str], data: st.DataObject
+) -> None:
+    granted = [{"name": name, "services": ["ssh"]} for name in names]
+    holders = {name: {"accessor": f"a-{name}", "secret": "s"} for name in [*names, "replication"]}
+    policies = {f"causeway-{kind['name']}": access.rules_of(kind, names) for kind in granted}
+    policies |= {"causeway-replication": access.replication_rules(), "somebody's": "{}"}
+    tokens = {f"a-{name}": f"causeway-{name}" for name in [*names, "replication"]}
+    access.Access(Copied(policies, tokens), dry_run=True).require_copy(granted, holders)
+    name = data.draw(st.sampled_from(names))
+    change = data.draw(st.sampled_from(["policy", "rules", "token", "old token", "old policy"]))
+    if change == "policy":
+        del policies[f"causeway-{name}"]
+    elif change == "rules":
+        policies[f"causeway-{name}"] = "{}"
+    elif change == "token":
+        del tokens[f"a-{name}"]
+    elif change == "old token":
+        tokens["gone"] = "causeway-gone"
+    else:
+        policies["causeway-gone"] = "{}"
+    with pytest.raises(access.ConsulError, match="not copied from the primary datacenter yet: "):
+        access.Access(Copied(policies, tokens), dry_run=True).require_copy(granted, holders)

@@ -15,6 +15,7 @@ module: causeway_consul_access
 short_description: Policies, tokens and the prepared query of a Consul datacenter
 description:
   - Waits until the token has its rights here, which in a secondary datacenter takes until both were copied.
+    There it also waits for all else that is granted; what has not come by then is a warning.
   - In the primary datacenter makes one policy and one token per kind of node, and removes those of kinds that
     are not named any more. Policies and tokens whose names do not begin as ours are left alone.
   - In every datacenter makes the prepared query `<service>.query.consul`, which asks the nearest other
@@ -44,7 +45,7 @@ options:
     type: path
     required: true
   wait_s:
-    description: Seconds to wait for a leader and for the token.
+    description: Seconds to wait for a leader and for the token, and again for what is copied.
     type: int
     default: 120
 """
@@ -140,6 +141,13 @@ class Access:
             if name.startswith(OURS) and name[len(OURS) :] not in rules:
                 self.change(f"policy {name} removed", self.agent.delete, f"/v1/acl/policy/{policy['ID']}")
 
+    def require_copy(self, kinds: list[dict[str, Any]], tokens: dict[str, dict[str, str]]) -> None:
+        """ConsulError where the primary datacenter's policies and tokens are not all here, or differ."""
+        wanted = Access(self.agent, dry_run=True)
+        wanted.grant(kinds, tokens)
+        if wanted.changes:
+            raise ConsulError(0, "not copied from the primary datacenter yet: " + ", ".join(wanted.changes))
+
     def policy(self, name: str, rules: str, found: dict[str, Any] | None) -> None:
         """One policy; `found` is what the list says of it."""
         wanted = {"Name": name, "Rules": rules}
@@ -178,6 +186,15 @@ def includes(found: Any, wanted: Any) -> bool:
     return bool(found == wanted)
 
 
+def await_copy(module: AnsibleModule, access: Access) -> None:
+    """Wait for what the primary datacenter grants. A region is converged also while that one is away."""
+    granted = module.params["kinds"], module.params["tokens"]
+    try:
+        patiently(lambda: access.require_copy(*granted), module.params["wait_s"])
+    except ConsulError as error:
+        module.warn(str(error))
+
+
 def main() -> None:
     """Entry point of the module."""
     module = AnsibleModule(
@@ -198,6 +215,9 @@ def main() -> None:
         if module.params["primary"]:
             access.grant(module.params["kinds"], module.params["tokens"])
         access.query()
+        # What is recorded next would be other things than what comes a moment later.
+        if not module.params["primary"] and not module.check_mode:
+            await_copy(module, access)
     except ConsulError as error:
         module.fail_json(msg=f"Consul did not take it: {error}")
     # Shared: Consul copies what was granted in one datacenter to the others, where no task changes it.
