@@ -10,9 +10,9 @@ from infra.providers.local import names, netns
 from tests.integration.checkout import Checkout
 
 ROCE_PORT = 4791
-WRITE_S = 5
-ATTEMPTS = 5
-PATIENCE_S = 60
+WRITE_S = 3
+ATTEMPTS = 15
+PATIENCE_S = 20
 """For one attempt: connecting takes a second, where no datagram of it is lost."""
 RATE = re.compile(r"^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)\s+[\d.]+\s*$", re.MULTILINE)
 """A row of perftest's table: bytes, iterations, peak, average, messages."""

@@ -9,16 +9,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Interface
+from typing import Any
 
 import pytest
 
 from infra.providers.local import names, wan
 from tests.integration.checkout import Checkout, cut
 from tests.integration.machines import Machines, standing
+from tests.integration.test_drift_truth import found, repair, scan
 from tests.integration.traffic import longest_gap_s, median, pings, replies
 from tests.patience import wait_for
 
-PROVES = ("existing", "wan", "wan_gateway")
+PROVES = ("existing", "wan", "wan_gateway", "drift")
 TOOLS = ("consul",)
 
 LINE, INTERNET = "line", "internet"
@@ -70,8 +72,8 @@ def shared(checkout: Checkout) -> str:
 
 
 @pytest.fixture(scope="module")
-def stands(checkout: Checkout, machines: Machines, shared: str) -> str:
-    """What `up` printed."""
+def declared(checkout: Checkout, machines: Machines, shared: str) -> dict[str, Any]:
+    """The declaration."""
     tokyo = machines.pool("control", "tokyo-0"), machines.pool("gateway", "tokyo-1", "tokyo-2")
     shanghai = machines.pool("control", "shanghai-0"), machines.pool("gateway", "shanghai-1")
     regions = [
@@ -88,7 +90,13 @@ def stands(checkout: Checkout, machines: Machines, shared: str) -> str:
         {**joined, **ends[INTERNET], "name": "tunnel", "rtt_ms": RTT_MS[INTERNET], **tunnel},
     ]
     cluster = {"name": "mine", "regions": regions, "wan_links": links, "waves": [["tokyo", "shanghai"]]}
-    checkout.declare({**cluster, "discovery": {"kind": "consul"}})
+    return {**cluster, "discovery": {"kind": "consul"}}
+
+
+@pytest.fixture(scope="module")
+def stands(checkout: Checkout, declared: dict[str, Any]) -> str:
+    """What `up` printed."""
+    checkout.declare(declared)
     return checkout.run("up", checkout.stack)
 
 
@@ -149,6 +157,78 @@ def test_a_dead_line_hands_over_to_the_tunnel_and_takes_back(checkout: Checkout,
     assert gap_s < FAILOVER_S
     assert median(list(found.values())[-10:]) >= RTT_MS[INTERNET] - 2, "the tunnel's round trip"
     goes_by(checkout, names.link_interface(LINE))
+
+
+TOLD = (
+    ("frr", "frr.service",
+     "vtysh -c 'configure terminal' -c 'router bgp {asn}' -c 'neighbor {peer} shutdown'"),
+    ("wireguard", "wg-quick@wg-tunnel.service", "wg set wg-tunnel listen-port 4"),
+    ("nft", "ip causeway_wan", "nft insert rule ip causeway_wan forward ip daddr 192.0.2.0/24 drop"),
+    ("traffic", "all",
+     "nft add table inet strange &&"
+     " nft 'add chain inet strange f {{ type filter hook forward priority 0; }}'"),
+)  # fmt: skip
+HUNG = (
+    ("frr", "frr.service", "kill -STOP $(pidof bgpd)"),
+    ("unit", "keepalived.service", "kill -STOP $(pidof keepalived)"),
+)
+
+
+def measured(checkout: Checkout, node: str) -> dict[str, float]:
+    """`bgp_up`, the same with labels …: what the node's own program measures now, with a packet a link."""
+    folder, program = "/run/causeway-look", "/usr/local/sbin/causeway-wan-gateway"
+    probe = f"python3 -B {program} probe /etc/causeway-wan-gateway.json {folder} 1"
+    said = checkout.ssh(node, f"mkdir -p {folder} && {probe} && cat {folder}/causeway_wan.prom")
+    values = re.findall(r"^causeway_wan_(\S+) (\S+)$", said, re.MULTILINE)
+    return {name: float(value) for name, value in values}
+
+
+def down(checkout: Checkout, node: str) -> set[str]:
+    """The declared neighbours that the node's metrics call down, by BGP or BFD."""
+    found = [name for name, value in measured(checkout, node).items() if value == 0]
+    return {name.split('"')[-2] for name in found if name.startswith(("bgp_up", "bfd_up"))}
+
+
+@pytest.mark.usefixtures("stands")
+def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(checkout: Checkout) -> None:
+    """After links and gateways went and came, of which nothing is drift."""
+    told, hung = "shanghai-gateway-0", "tokyo-gateway-1"
+    assert {report["state"] for report in scan(checkout).values()} == {"clean"}
+    bgp = json.loads(checkout.ssh(told, "vtysh -c 'show bgp ipv4 unicast summary json'"))
+    peer = next(iter(bgp["peers"]))
+    wait_for(lambda: not down(checkout, told), "all neighbours", limit_s=60)
+    for _kind, _key, command in TOLD:
+        checkout.ssh(told, command.format(asn=bgp["as"], peer=peer))
+    assert peer in down(checkout, told)
+    for _kind, _key, command in HUNG:
+        checkout.ssh(hung, command)
+    daemons = {name: value for name, value in measured(checkout, hung).items() if name.startswith("frr_up")}
+    assert daemons == {'frr_up{daemon="bgpd"}': 0, 'frr_up{daemon="bfdd"}': 1}
+    reports = scan(checkout, 3)
+    assert {what[1:] for what in found(reports[told])} == {row[:2] for row in TOLD}
+    assert {what[1:] for what in found(reports[hung])} >= {row[:2] for row in HUNG}
+    assert "shutdown" in str(reports[told])
+    repair(checkout, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
+    assert {report["state"] for report in scan(checkout).values()} == {"clean"}
+    goes_by(checkout, names.link_interface(LINE))
+    wait_for(lambda: not down(checkout, told) | down(checkout, hung), "all neighbours", limit_s=60)
+
+
+@pytest.mark.usefixtures("stands")
+def test_a_change_of_the_classes_reaches_the_gateways_alone(
+    checkout: Checkout, declared: dict[str, Any]
+) -> None:
+    runs = checkout.configured()
+    shares = {"management_pct": 10, "scheduler_pct": 10, "replication_pct": 70, "scavenger_pct": 5}
+    line, tunnel = declared["wan_links"]
+    checkout.declare({**declared, "wan_links": [{**line, "classes": shares}, tunnel]})
+    checkout.up()
+    said = checkout.ssh("tokyo-gateway-1", "tc", "-j", "class", "show", "dev", names.link_interface(LINE))
+    rates = {entry["handle"]: entry["rate"] for entry in json.loads(said)}
+    assert rates["1:30"] == pytest.approx(0.7 * rates["1:1"], rel=0.01)
+    assert set.union(*checkout.configured()[len(runs) :]) <= {
+        *("tokyo-gateway-0", "tokyo-gateway-1", "shanghai-gateway-0"),
+    }
 
 
 FOREIGN = {

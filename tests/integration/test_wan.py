@@ -4,7 +4,6 @@ Tokyo has two gateways, so the primary link and the tunnel that stands in for it
 """
 
 import json
-import re
 import subprocess
 import time
 from pathlib import Path
@@ -16,11 +15,10 @@ from infra.process import run
 from infra.providers.local import names
 from tests.integration import traffic
 from tests.integration.checkout import Checkout, cut, region
-from tests.integration.test_drift_truth import drift, found, repair, scan
 from tests.integration.traffic import longest_gap_s, median, replies
 from tests.patience import wait_for
 
-PROVES = ("wan", "wan_gateway", "tcp_tuning", "drift")
+PROVES = ("wan", "wan_gateway", "tcp_tuning")
 
 WAITS_MS = 40
 """Longest that a management packet may wait for a full link: three full-size packets take it 0.4 ms, and this
@@ -184,72 +182,3 @@ def holds(path: Path, keys: list[str]) -> bool:
     except OSError:  # gone since
         return False
     return any(key.encode() in data for key in keys)
-
-
-TOLD = (
-    ("frr", "frr.service",
-     "vtysh -c 'configure terminal' -c 'router bgp {asn}' -c 'neighbor {peer} shutdown'"),
-    ("wireguard", "wg-quick@wg-tunnel.service", "wg set wg-tunnel listen-port 4"),
-    ("nft", "ip causeway_wan", "nft insert rule ip causeway_wan forward ip daddr 192.0.2.0/24 drop"),
-    ("traffic", "all",
-     "nft add table inet strange &&"
-     " nft 'add chain inet strange f {{ type filter hook forward priority 0; }}'"),
-)  # fmt: skip
-HUNG = (
-    ("frr", "frr.service", "kill -STOP $(pidof bgpd)"),
-    ("unit", "keepalived.service", "kill -STOP $(pidof keepalived)"),
-)
-
-
-def measured(checkout: Checkout, node: str) -> dict[str, float]:
-    """`bgp_up`, the same with labels …: what the node's own program measures now, with a packet a link."""
-    folder, program = "/run/causeway-look", "/usr/local/sbin/causeway-wan-gateway"
-    probe = f"python3 -B {program} probe /etc/causeway-wan-gateway.json {folder} 1"
-    said = checkout.on_node(node, "sh", "-ec", f"mkdir -p {folder}; {probe}; cat {folder}/causeway_wan.prom")
-    values = re.findall(r"^causeway_wan_(\S+) (\S+)$", said, re.MULTILINE)
-    return {name: float(value) for name, value in values}
-
-
-def down(checkout: Checkout, node: str) -> set[str]:
-    """The declared neighbours that the node's metrics call down, by BGP or BFD."""
-    found = [name for name, value in measured(checkout, node).items() if value == 0]
-    return {name.split('"')[-2] for name in found if name.startswith(("bgp_up", "bfd_up"))}
-
-
-def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(standing: Checkout) -> None:
-    """After links and gateways went and came, of which nothing is drift."""
-    told, hung = "shanghai-gateway-0", "tokyo-gateway-1"
-    assert {report["state"] for report in scan(standing).values()} == {"clean"}
-    bgp = json.loads(standing.on_node(told, "vtysh", "-c", "show bgp ipv4 unicast summary json"))
-    peer = next(iter(bgp["peers"]))
-    wait_for(lambda: not down(standing, told), "all neighbours", limit_s=60)
-    for _kind, _key, command in TOLD:
-        drift(standing, told, command.format(asn=bgp["as"], peer=peer))
-    assert peer in down(standing, told)
-    for _kind, _key, command in HUNG:
-        drift(standing, hung, command)
-    daemons = {name: value for name, value in measured(standing, hung).items() if name.startswith("frr_up")}
-    assert daemons == {'frr_up{daemon="bgpd"}': 0, 'frr_up{daemon="bfdd"}': 1}
-    reports = scan(standing, 3)
-    assert {what[1:] for what in found(reports[told])} == {row[:2] for row in TOLD}
-    assert {what[1:] for what in found(reports[hung])} >= {row[:2] for row in HUNG}
-    assert "shutdown" in str(reports[told])
-    repair(standing, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
-    assert {report["state"] for report in scan(standing).values()} == {"clean"}
-    goes_by(standing, "wan-trans-sea")
-    wait_for(lambda: not down(standing, told) | down(standing, hung), "all neighbours", limit_s=60)
-
-
-def test_a_change_of_the_classes_reaches_the_gateways_alone(standing: Checkout) -> None:
-    runs = standing.configured()
-    changed = declaration(standing)
-    shares = {"management_pct": 10, "scheduler_pct": 10, "replication_pct": 70, "scavenger_pct": 5}
-    changed["wan_links"][0]["classes"] = shares
-    standing.declare(changed)
-    standing.up()
-    said = standing.on_node("tokyo-gateway-0", "tc", "-j", "class", "show", "dev", "wan-trans-sea")
-    rates = {entry["handle"]: entry["rate"] for entry in json.loads(said)}
-    assert rates["1:30"] == pytest.approx(0.7 * rates["1:1"], rel=0.01)
-    assert set.union(*standing.configured()[len(runs) :]) <= {
-        *("tokyo-gateway-0", "tokyo-gateway-1", "shanghai-gateway-0"),
-    }
