@@ -163,7 +163,7 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
             results += self._process_pending_results(iterator)
             with self._results_lock:
                 if self._pending_results > 0 and not self._results:
-                    self._results_lock.wait(LOOK_S)
+                    self._results_lock.wait(timeout=LOOK_S)
         return results
 
     def _get_next_task_lockstep(self, hosts: list[Any], iterator: Any) -> list[tuple[Any, Any]]:
