@@ -15,7 +15,7 @@ module: causeway_consul_access
 short_description: Policies, tokens and the prepared query of a Consul datacenter
 description:
   - Waits until the token has its rights here, which in a secondary datacenter takes until both were copied.
-    There it also waits for all else that is granted; what has not come by then is a warning.
+    There it also waits half a minute for all else that is granted; what has not come by then is a warning.
   - In the primary datacenter makes one policy and one token per kind of node, and removes those of kinds that
     are not named any more. Policies and tokens whose names do not begin as ours are left alone.
   - In every datacenter makes the prepared query `<service>.query.consul`, which asks the nearest other
@@ -45,7 +45,7 @@ options:
     type: path
     required: true
   wait_s:
-    description: Seconds to wait for a leader and for the token, and again for what is copied.
+    description: Seconds to wait for a leader and for the token.
     type: int
     default: 120
 """
@@ -79,6 +79,8 @@ QUERY = {
     "DNS": {"TTL": "5s"},
 }
 """An empty prefix matches every name: `ssh.query.consul` asks for ssh."""
+COPY_S = 30
+"""A new datacenter has all after 8 s; a change takes one. A repair may come here before the primary."""
 MAY_READ = {"policy": "read"}
 MAY_WRITE = {"policy": "write"}
 MAY_NOTHING = {"policy": "deny"}
@@ -190,7 +192,7 @@ def await_copy(module: AnsibleModule, access: Access) -> None:
     """Wait for what the primary datacenter grants. A region is converged also while that one is away."""
     granted = module.params["kinds"], module.params["tokens"]
     try:
-        patiently(lambda: access.require_copy(*granted), module.params["wait_s"])
+        patiently(lambda: access.require_copy(*granted), COPY_S)
     except ConsulError as error:
         module.warn(str(error))
 
