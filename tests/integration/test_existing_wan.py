@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from ipaddress import IPv4Interface
 from typing import Any
 
@@ -212,6 +213,10 @@ def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(checko
     assert {report["state"] for report in scan(checkout).values()} == {"clean"}
     goes_by(checkout, names.link_interface(LINE))
     wait_for(lambda: not down(checkout, told) | down(checkout, hung), "all neighbours", limit_s=60)
+    for node, other in (("tokyo-control-0", "shanghai"), ("shanghai-control-0", "tokyo")):
+        asks = f"getent ahostsv4 consul.service.{other}.consul || true"
+        # Consul took the other region for failed, and asks again every half minute.
+        wait_for(partial(checkout.ssh, node, asks), f"{other} to be found from {node}", limit_s=180)
 
 
 @pytest.mark.usefixtures("stands")
