@@ -80,7 +80,7 @@ QUERY = {
 }
 """An empty prefix matches every name: `ssh.query.consul` asks for ssh."""
 COPY_S = 30
-"""A new datacenter has all after 8 s; a change takes one. A repair may come here before the primary."""
+"""A new datacenter had all within 8 s. Not longer: a repair may come here before it comes to the primary."""
 MAY_READ = {"policy": "read"}
 MAY_WRITE = {"policy": "write"}
 MAY_NOTHING = {"policy": "deny"}
