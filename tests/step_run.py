@@ -2,11 +2,12 @@
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,14 @@ GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
 SHOWN_FAILURES, SHOWN_CHARACTERS = 20, 300
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
+DRESS = re.compile(r"\x1b\[[\d;]*m|^ *│ ?")
+"""Colours, and the frame that Molecule draws around what a playbook printed."""
+TOLD = re.compile(r"    (msg|stderr|stdout|exception): *(\S.*)?$")
+"""Begins what a task said, among what Ansible knows of it."""
+NOTHING = ("''", "non-zero return code")
+REASON = re.compile(r"\b(failed|unreachable|changed:|missing|left behind|not sealed|[Ee]rror|ERROR)\b")
+REASON_LINES = 10
+"""Shown of what a failed task said; of a longer text from the first line that may say why."""
 
 
 @dataclass(frozen=True)
@@ -213,10 +222,30 @@ class Run:
 
 
 def failures(log: Path) -> list[str]:
-    """What failed, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
-    lines = log.read_text(errors="replace").splitlines()
-    found = [line.removeprefix("E ").strip()[:SHOWN_CHARACTERS] for line in lines if FAILURE.search(line)]
-    return list(dict.fromkeys(found))[:SHOWN_FAILURES]
+    """What failed and why, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
+    lines = [DRESS.sub("", DRESS.sub("", line)) for line in log.read_text(errors="replace").splitlines()]
+    found: list[str] = []
+    for number, line in enumerate(lines):
+        if FAILURE.search(line):
+            found.append(line.removeprefix("E ").strip())
+        if "fatal: [" in line:
+            found += _reasons(itertools.takewhile(str.strip, lines[number + 1 :]))
+    return [line[:SHOWN_CHARACTERS] for line in list(dict.fromkeys(found))[:SHOWN_FAILURES]]
+
+
+def _reasons(block: Iterable[str]) -> list[str]:
+    """Why a task failed: what it said, of all that Ansible prints of it."""
+    said: list[str] = []
+    inside = False
+    for line in block:
+        if re.match(r"    \w", line):
+            told = TOLD.match(line)
+            inside = told is not None and (told[2] not in NOTHING)
+            said += [line] if inside else []
+        elif inside:
+            said.append(line)
+    first = next((number for number, line in enumerate(said) if REASON.search(line)), 0)
+    return said[min(first, max(len(said) - REASON_LINES, 0)) :][:REASON_LINES]
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -447,3 +447,22 @@ def test_nodes_that_somebody_made_by_hand_stay(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(subprocess, "run", lambda argv, **_more: removed.append(argv[-1]))
     leftovers._remove_containers()
     assert removed == [f"{dead.pid}.1"]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("    changed: false\n    msg: no space left\n    rc: 1\n", ["    msg: no space left"]),
+        ("    cmd:\n    - long\n    msg: non-zero return code\n    stderr: |-\n        gone\n    stdout: ''\n",
+         ["    stderr: |-", "        gone"]),
+        ("    msg:\n" + "    - ok\n" * 50 + "    - 'failed  node-1: it lies'\n    - 2\n",
+         [*["    - ok"] * 8, "    - 'failed  node-1: it lies'", "    - 2"]),
+    ],
+    ids=["a message", "a command", "the line of a long text"],
+)  # fmt: skip
+def test_a_failed_task_is_shown_with_what_it_said(logs: Path, said: str, shown: list[str]) -> None:
+    log = logs / "scenario.log"
+    text = "fatal: [localhost]: FAILED! =>\n" + said + "\nPLAY RECAP\n    msg: another's\n"
+    frame = "".join(f"  \x1b[2m│\x1b[0m \x1b[31m{line}\x1b[0m\n" for line in text.splitlines())
+    log.write_text(frame)
+    assert step_run.failures(log) == list(dict.fromkeys(["fatal: [localhost]: FAILED! =>", *shown]))
