@@ -6,10 +6,13 @@ import itertools
 import os
 import re
 import signal
+import tempfile
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tests import declared
 
@@ -24,6 +27,7 @@ GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
 SHOWN_FAILURES, SHOWN_CHARACTERS = 20, 300
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
+STALL_LOOK_S, STALL_S = 1, 5
 DRESS = re.compile(r"\x1b\[[\d;]*m|^ *│ ?")
 """Colours, and the frame that Molecule draws around what a playbook printed."""
 TOLD = re.compile(r"    (msg|stderr|stdout|exception): *(\S.*)?$")
@@ -95,6 +99,52 @@ class Ended:
     """Did not pass because the run was ended: that says nothing of the step."""
 
 
+@dataclass(frozen=True)
+class Stall:
+    """A while in which the machine gave nobody time, or its disk took nothing: seconds, and when it ended."""
+
+    of: str
+    took_s: float
+    ended: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        at = time.strftime("%H:%M:%S", time.localtime(self.ended))
+        return f"{self.of} stood still for {self.took_s:.0f} s until {at}"
+
+
+class Stalls:
+    """Watches for stalls beside the steps: what failed by its time limit in one of them is not to blame."""
+
+    def __init__(self) -> None:
+        self.seen: list[Stall] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        before = time.monotonic()
+        while not self._over.wait(STALL_LOOK_S):
+            asked = time.monotonic()
+            self._note("the processor", asked - before - STALL_LOOK_S)
+            with tempfile.TemporaryFile(dir=LOGS) as file:
+                file.write(b"?")
+                file.flush()
+                os.fsync(file.fileno())
+            before = time.monotonic()
+            self._note("the disk", before - asked)
+
+    def _note(self, of: str, took_s: float) -> None:
+        if took_s > STALL_S:
+            self.seen.append(Stall(of, took_s))
+
+
 class Run:
     """One test run over steps, `at_once` at a time; `env` is added to each step's environment."""
 
@@ -108,6 +158,7 @@ class Run:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.ended: list[Ended] = []
         self.interrupted = False
+        self.stalls = Stalls()
         self.ending: list[asyncio.Future[None]] = []
 
     @property
@@ -122,6 +173,10 @@ class Run:
 
     async def all(self) -> None:
         """Run the steps in order: the ground first, `alone` beside no other, none beside itself."""
+        with self.stalls:
+            await self._all()
+
+    async def _all(self) -> None:
         running: dict[asyncio.Task[None], Step] = {}
         while running or (self.waiting and not self.interrupted):
             while not self.interrupted and (step := self._next(list(running.values()))):
@@ -216,13 +271,14 @@ class Run:
             print("\n".join(f"   {line[:SHOWN_CHARACTERS]}" for line in lines[-SHOWN_LINES:]))
         if self.waiting:
             print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
+        print(*self.stalls.seen, sep="\n", end="\n" if self.stalls.seen else "")
         for step in self.failed:
             print(f"\nFAILED {step.label}", *failures(step.log), sep="\n   ")
         print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)
 
 
 def failures(log: Path) -> list[str]:
-    """What failed and why, from a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
+    """What failed and why, by a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
     lines = [DRESS.sub("", DRESS.sub("", line)) for line in log.read_text(errors="replace").splitlines()]
     found: list[str] = []
     for number, line in enumerate(lines):
@@ -244,6 +300,8 @@ def _reasons(block: Iterable[str]) -> list[str]:
             said += [line] if inside else []
         elif inside:
             said.append(line)
+    if any("Traceback" in line for line in said):
+        return said[-REASON_LINES:]
     first = next((number for number, line in enumerate(said) if REASON.search(line)), 0)
     return said[min(first, max(len(said) - REASON_LINES, 0)) :][:REASON_LINES]
 

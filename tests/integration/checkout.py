@@ -33,6 +33,8 @@ PLACES = Path(tempfile.gettempdir()) / "causeway-tests"
 RANGES = tuple(IPv4Network("10.208.0.0/12").subnets(new_prefix=16))
 PATIENCE_S = 2400
 """For one command: the machine may be busy with other tests."""
+ANSWER_S = 60
+"""For a node to take a connection: one under emulation, on a busy machine, may stand still for a while."""
 STANDING = ("conmon", "vde_switch", "wirefilter", "qemu-system-x86")
 PREPARED = re.compile(r"^(PULUMI|ANSIBLE|MOLECULE)_|^(PYTHONPATH|VIRTUAL_ENV|CONTAINERS_CONF)$")
 """What `./run` sets: a test's own call of `./run` starts without it, as a user's does."""
@@ -160,7 +162,8 @@ class Checkout:
 
     def ssh(self, node: str, *argv: str) -> str:
         """What a command printed in a node, by SSH as a user would: the only way into a virtual machine."""
-        return said("ssh", "-F", str(self.files / "ssh" / "config"), node, *argv)
+        patient = f"-oConnectTimeout={ANSWER_S}"
+        return said("ssh", "-F", str(self.files / "ssh" / "config"), patient, node, *argv)
 
     def configured(self) -> list[set[str]]:
         """The hosts that every run of the roles so far went over, in order; no host for a killed run."""

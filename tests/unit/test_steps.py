@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -453,7 +454,7 @@ def test_nodes_that_somebody_made_by_hand_stay(monkeypatch: pytest.MonkeyPatch) 
     ("said", "shown"),
     [
         ("    changed: false\n    msg: no space left\n    rc: 1\n", ["    msg: no space left"]),
-        ("    cmd:\n    - long\n    msg: non-zero return code\n    stderr: |-\n        gone\n    stdout: ''\n",
+        ("    cmd:\n    - long\n    msg: non-zero return code\n    stderr: |-\n        gone\n",
          ["    stderr: |-", "        gone"]),
         ("    msg:\n" + "    - ok\n" * 50 + "    - 'failed  node-1: it lies'\n    - 2\n",
          [*["    - ok"] * 8, "    - 'failed  node-1: it lies'", "    - 2"]),
@@ -466,3 +467,15 @@ def test_a_failed_task_is_shown_with_what_it_said(logs: Path, said: str, shown: 
     frame = "".join(f"  \x1b[2m│\x1b[0m \x1b[31m{line}\x1b[0m\n" for line in text.splitlines())
     log.write_text(frame)
     assert step_run.failures(log) == list(dict.fromkeys(["fatal: [localhost]: FAILED! =>", *shown]))
+
+
+def test_a_machine_that_stands_still_is_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step_run, "STALL_LOOK_S", 0.01)
+    monkeypatch.setattr(step_run, "STALL_S", 0.2)
+    run_all(shell("good", "sleep 0.1"))
+    assert "stood still" not in capsys.readouterr().out
+    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.3))
+    run_all(shell("good", "sleep 0.1"))
+    assert "the disk stood still for 0 s until " in capsys.readouterr().out
