@@ -230,6 +230,7 @@ DRIFTS = {
         *(("interfaces", "all", command) for command in (
             "ip link add odd0 type bridge",
             "ip link set dev eth0 txqueuelen 77",
+            "ethtool -K eth0 gso off",
             "sysctl -qw net.ipv4.conf.eth0.proxy_arp=1",
             "sysctl -qw net.ipv4.icmp_echo_ignore_all=1",
         )),
@@ -316,6 +317,7 @@ ADDED = (
     *((C, "interfaces", "all", line) for line in (
         "odd0 bridge",
         "eth0 txqueuelen 77",
+        "eth0 gso off",
         "net/ipv4/conf/eth0/proxy_arp 1",
         "net/ipv4/icmp_echo_ignore_all 1",
     )),

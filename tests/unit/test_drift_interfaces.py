@@ -65,6 +65,29 @@ def test_what_somebody_did_is_read_from_the_kernel_and_undone(what: str) -> None
     assert third >= first
 
 
+def test_what_a_device_does_by_itself_is_read_and_set_back_by_ethtool() -> None:
+    script = f"""set -e; mount --types sysfs sysfs /sys; mount --types proc proc /proc
+        ip link add lan0 type veth peer name lan9; ip link add lan1 type bridge; python3 -c "{LOOKING}" """
+    found = set(
+        subprocess.run(
+            [*NET_ADMIN, "--mount", "--pid", "--fork", "sh", "-c", script],
+            stdout=subprocess.PIPE, text=True, check=True,
+        ).stdout.splitlines()
+    )  # fmt: skip
+    assert {"lan0 tx on", "lan0 sg on", "lan0 tso on", "lan0 gso on", "lan0 gro off"} <= found
+    assert {"lan0 rx-channels 1", "lan0 tx-channels 1"} <= found
+    assert not {line for line in found if "ring" in line}, "a pair of links has none"
+    assert not {line for line in found if line.startswith("lan1 g")}, "a bridge does as its links do"
+    for sealed, after, argv in (
+        ("eth0 gro on", "eth0 gro off", ["ethtool", "-K", "eth0", "gro", "on"]),
+        ("eth0 rx-ring 1024", "eth0 rx-ring 64", ["ethtool", "-G", "eth0", "rx", "1024"]),
+        ("eth0 channels 8", "eth0 channels 1", ["ethtool", "-L", "eth0", "combined", "8"]),
+    ):
+        settings = {"settings": [sealed]}, {"settings": [after]}
+        (undo,) = plan_for("interfaces", "all", *settings).obstacles.undone
+        assert undo["argv"] == argv
+
+
 def test_what_comes_with_a_new_link_is_sealed_and_a_changed_setting_is_not() -> None:
     old = {"settings": ["eth0 txqueuelen 1000"], "links": []}
     now = [*old["settings"], "eth0 txqueuelen 7", "wan0 txqueuelen 500", "net/ipv4/tcp_sack 0"]

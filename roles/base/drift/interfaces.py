@@ -7,8 +7,9 @@ by a task counts there, and not here.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Claim, Found, How, added, is_list
 from infra.drift.kinds.known import Known, with_known
@@ -60,6 +61,21 @@ OF_THE_KERNEL = (
     *(f"fs/{x}" for x in ("suid_dumpable", "protected_symlinks", "protected_hardlinks")),
 )
 """Settings that decide over speed and safety and that nothing but somebody changes."""
+ASK_DEVICE = 0x8946
+"""SIOCETHTOOL of linux/sockios.h; the commands below are linux/ethtool.h's."""
+OF_A_DEVICE = {
+    **{name: (code, 1, ("-K", name)) for name, code in (("rx", 0x14), ("tx", 0x16), ("sg", 0x18))},
+    **{name: (code, 1, ("-K", name)) for name, code in (("tso", 0x1E), ("gso", 0x23), ("gro", 0x2B))},
+    "rx-ring": (0x10, 5, ("-G", "rx")),
+    "tx-ring": (0x10, 8, ("-G", "tx")),
+    "rx-channels": (0x3C, 5, ("-L", "rx")),
+    "tx-channels": (0x3C, 6, ("-L", "tx")),
+    "channels": (0x3C, 8, ("-L", "combined")),
+}
+"""What a device does by itself, and its buffers: name → command, which number of the answer, ethtool's words.
+Not large-receive offload: the kernel ends it where a node forwards."""
+ANSWER_WORDS = 9
+"""So many numbers has the longest answer, the command first."""
 
 
 def look_at_interfaces(node: Look, key: str, how: How) -> Found:
@@ -73,8 +89,13 @@ def look_at_interfaces(node: Look, key: str, how: How) -> Found:
 
 def kind_of(name: str, has: dict[int, bytes]) -> str:
     """What a link is that somebody made; empty for hardware, one end of a pair, and a tunnel of a role's."""
-    kind = ending(attributes_of(has.get(INFO, b"")).get(1, b""))
+    kind = called(has)
     return "" if kind == "veth" or name in OF_MODULES or is_tunnel(name) else kind
+
+
+def called(has: dict[int, bytes]) -> str:
+    """A link's kind as the kernel calls it; empty for hardware."""
+    return ending(attributes_of(has.get(INFO, b"")).get(1, b""))
 
 
 def setting_lines(
@@ -86,7 +107,40 @@ def setting_lines(
     for name, has in lasting.items():
         found.append(f"{name} txqueuelen {value(has[QUEUE_LENGTH]) if QUEUE_LENGTH in has else 0}")
         found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
+    # What a bridge or a bond does follows from the links in it, which come and go.
+    found += device_lines(name for name, has in lasting.items() if called(has) in ("", "veth"))
     return found + sysctl_lines(node, ("all", "default", *lasting))
+
+
+def device_lines(names: Iterable[str]) -> list[str]:
+    """A line for each thing that these links' devices tell of themselves."""
+    from _socket import AF_INET, SOCK_DGRAM, socket
+
+    asked, found = socket(AF_INET, SOCK_DGRAM), []
+    try:
+        for name in names:
+            answers = {code: answer_of(asked, name, code) for code, *_ in OF_A_DEVICE.values()}
+            for what, (code, at, (option, _)) in OF_A_DEVICE.items():
+                if answers[code]:
+                    number = answers[code][at]
+                    found.append(f"{name} {what} {('off', 'on')[number > 0] if option == '-K' else number}")
+    finally:
+        asked.close()
+    return found
+
+
+def answer_of(asked: Any, name: str, code: int) -> list[int]:
+    """What a link's device answers to a command of ethtool's; nothing where it knows none."""
+    from array import array
+    from fcntl import ioctl
+
+    numbers = array("I", [code, *[0] * (ANSWER_WORDS - 1)])
+    request = name.encode().ljust(16, b"\0") + numbers.buffer_info()[0].to_bytes(8, sys.byteorder) + bytes(16)
+    try:
+        ioctl(asked, ASK_DEVICE, request)
+    except OSError:
+        return []
+    return list(numbers)
 
 
 def sysctl_lines(node: Look, names: tuple[str, ...]) -> list[str]:
@@ -148,6 +202,9 @@ class Interfaces(Known):
         said = f"setting {line} in place of {old}"
         if "/" in key:
             found.undo(said, "sysctl", "--quiet", "--write", f"{key}={old}")
+        elif words[1] in OF_A_DEVICE:
+            option, what = OF_A_DEVICE[words[1]][2]
+            found.undo(said, "ethtool", option, words[0], what, old)
         elif words[1] == "master":
             found.undo(said, *LINK_SET, words[0], *(("nomaster",) if old == "-" else ("master", old)))
         else:
