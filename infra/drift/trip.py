@@ -5,6 +5,7 @@ quickest algorithms that every OpenSSH since 7.0 offers stand first.
 """
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -23,6 +24,9 @@ from infra.ground.contract import Contract, JumpContract, RegionContract, load_c
 from infra.stack import contract_file
 
 CONNECT_TIMEOUT_S = 10
+NO_WAY = (errno.EHOSTUNREACH, errno.ENETUNREACH)
+AGAIN_S = 2
+"""A link that fails over, or a neighbour that is asked for again, takes a moment."""
 ANSWER_LIMIT_S = 80
 """Longest for all looks of a request together: on an emulated machine beside others they take half of it."""
 NOT_FOUND = 127
@@ -83,9 +87,7 @@ class Trips:
         """A connection to a host of the contract, tried twice. TripError when it cannot be had."""
         region = self.contract.regions[self.contract.region_of(host)]
         try:
-            with suppress(TimeoutError):
-                return await self._connect(host)
-            return await self._connect(host)
+            return await self._connected(host)
         except asyncssh.HostKeyNotVerifiable as error:
             raise TripError(f"its host key is not the known one ({error})", reached=False) from None
         except asyncssh.PermissionDenied:
@@ -101,6 +103,18 @@ class Trips:
         except asyncssh.Error as error:
             said = error.reason or type(error).__name__
             raise TripError(f"{said}{self._authority_alone(host, error)}", reached=False) from None
+
+    async def _connected(self, host: str) -> asyncssh.SSHClientConnection:
+        """Once more where there was no answer, or no way for a moment."""
+        try:
+            return await self._connect(host)
+        except TimeoutError:
+            pass
+        except OSError as error:
+            if error.errno not in NO_WAY:
+                raise
+            await asyncio.sleep(AGAIN_S)
+        return await self._connect(host)
 
     def _authority_alone(self, host: str, error: Exception) -> str:
         """A machine that has no certificate says nothing: it closes or resets the connection, as it comes."""

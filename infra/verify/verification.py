@@ -166,7 +166,7 @@ class Checking:
                 get_ready(host.stack or "", {host.sudo_source: (host.stack or "",)})
         folder, hosts = Path(self._folder.name), self.expectations.hosts
         reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
-        self._ssh_config.write_text(config_text(reached, folder / "%C"))
+        self._ssh_config.write_text(config_text(reached, folder / "%C", ConnectionAttempts="2"))
         (folder / "expectations.json").write_text(self.expectations.dump())
         parts = _parts([host for host in hosts if host.features])
         self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]

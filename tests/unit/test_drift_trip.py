@@ -1,6 +1,7 @@
 """One trip to a node: what is said of a program that does not do what it should."""
 
 import asyncio
+import errno
 from typing import Any
 
 import asyncssh
@@ -62,24 +63,44 @@ def test_an_answer_may_be_as_long_as_what_was_asked_for() -> None:
     assert most_bytes(few) < most_bytes(many)
 
 
-@pytest.mark.parametrize("hangs", [1, 2])
-def test_a_node_that_does_not_answer_is_asked_twice(monkeypatch: pytest.MonkeyPatch, hangs: int) -> None:
-    waiting = [asyncio.Event() for _ in range(hangs)]
+NO_ROUTE, REFUSED = OSError(errno.EHOSTUNREACH, ""), ConnectionRefusedError(errno.ECONNREFUSED, "")
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        ([TimeoutError()], None),
+        ([TimeoutError(), TimeoutError()], "twice"),
+        ([OSError(errno.ENETUNREACH, "")], None),
+        ([NO_ROUTE, TimeoutError()], "twice"),
+        ([NO_ROUTE, NO_ROUTE], "No route to host"),
+        ([REFUSED], "Connection refused"),
+    ],
+)
+def test_a_node_that_does_not_answer_is_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, fails: list[OSError], said: str | None
+) -> None:
+    left = list(fails)
 
     async def connect(*_: Any, **__: Any) -> Any:
-        if waiting:
-            await waiting.pop().wait()
+        if left and isinstance(left[0], TimeoutError):
+            left.pop(0)
+            await asyncio.Event().wait()
+        if left:
+            raise left.pop(0)
         return "connected"
 
     monkeypatch.setattr(trip, "CONNECT_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(trip, "AGAIN_S", 0.01)
     monkeypatch.setattr(asyncssh, "connect", connect)
     monkeypatch.setattr(trip.Trips, "known_hosts", None)
     monkeypatch.setattr(trip.Trips, "keys", lambda *_: {})
     spec = load_spec(ROOT / "Pulumi.local.yaml")
     trips = trip.Trips(build_contract(spec, make_plan(spec), "local"))
-    if hangs == 1:
+    if said is None:
         opened: Any = asyncio.run(trips.open("tokyo-gpu-0"))
         assert opened == "connected"
     else:
-        with pytest.raises(trip.TripError, match="twice"):
+        with pytest.raises(trip.TripError, match=said):
             asyncio.run(trips.open("tokyo-gpu-0"))
+    assert left == []
