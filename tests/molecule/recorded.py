@@ -35,6 +35,7 @@ from infra.stack import contract_file, stack_dir
 from tests.photograph import DATA, photograph
 
 Pictures = dict[str, set[str]]
+WAY_IN = ("-oIdentitiesOnly=yes", "-oConnectionAttempts=3")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Scenario:
     def on(self, node: str, script: str) -> str:
         """What a shell script printed on a node."""
         words = ("-i", str(self.folder / "id_ed25519"), f"-oUserKnownHostsFile={self.folder}/known_hosts")
-        argv = ("ssh", *words, "-oIdentitiesOnly=yes", f"root@{self.addresses[node]}", "sh")
+        argv = ("ssh", *words, *WAY_IN, f"root@{self.addresses[node]}", "sh")
         return subprocess.run(argv, input=script, text=True, stdout=subprocess.PIPE, check=True).stdout
 
     def pictures(self) -> Pictures:
