@@ -28,7 +28,8 @@ SHOWN_LINES = 60
 SHOWN_FAILURES, SHOWN_CHARACTERS = 20, 300
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
 STALL_LOOK_S, STALL_S = 1, 5
-DRESS = re.compile(r"\x1b\[[\d;]*m|^ *│ ?")
+COLOUR = r"\x1b\[[\d;]*m"
+DRESS = re.compile(rf"^(?:{COLOUR}| )*│(?:{COLOUR})* ?|{COLOUR}")
 """Colours, and the frame that Molecule draws around what a playbook printed."""
 TOLD = re.compile(r"    (msg|stderr|stdout|exception): *(\S.*)?$")
 """Begins what a task said, among what Ansible knows of it."""
@@ -279,7 +280,7 @@ class Run:
 
 def failures(log: Path) -> list[str]:
     """What failed and why, by a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
-    lines = [DRESS.sub("", DRESS.sub("", line)) for line in log.read_text(errors="replace").splitlines()]
+    lines = [DRESS.sub("", line) for line in log.read_text(errors="replace").splitlines()]
     found: list[str] = []
     for number, line in enumerate(lines):
         if FAILURE.search(line):

@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +87,9 @@ class Trips:
         """A connection to a host of the contract, tried twice. TripError when it cannot be had."""
         region = self.contract.regions[self.contract.region_of(host)]
         try:
-            return await self._connected(host)
+            with suppress(TimeoutError):
+                return await self._connect(host)
+            return await self._connect(host)
         except asyncssh.HostKeyNotVerifiable as error:
             raise TripError(f"its host key is not the known one ({error})", reached=False) from None
         except asyncssh.PermissionDenied:
@@ -103,18 +105,6 @@ class Trips:
         except asyncssh.Error as error:
             said = error.reason or type(error).__name__
             raise TripError(f"{said}{self._authority_alone(host, error)}", reached=False) from None
-
-    async def _connected(self, host: str) -> asyncssh.SSHClientConnection:
-        """Once more where there was no answer, or no way for a moment."""
-        try:
-            return await self._connect(host)
-        except TimeoutError:
-            pass
-        except OSError as error:
-            if error.errno not in NO_WAY:
-                raise
-            await asyncio.sleep(AGAIN_S)
-        return await self._connect(host)
 
     def _authority_alone(self, host: str, error: Exception) -> str:
         """A machine that has no certificate says nothing: it closes or resets the connection, as it comes."""
@@ -157,7 +147,9 @@ class Trips:
         region: RegionContract,
         through: asyncssh.SSHClientConnection | None,
     ) -> asyncssh.SSHClientConnection:
-        return await asyncssh.connect(
+        """Connect to a node or a jump host; once more where there was no way to it for a moment."""
+        connect = partial(
+            asyncssh.connect,
             address,
             port,
             tunnel=through,
@@ -170,6 +162,13 @@ class Trips:
             keepalive_interval=0,
             **ALGORITHMS,
         )
+        try:
+            return await connect()
+        except OSError as error:
+            if error.errno not in NO_WAY:
+                raise
+        await asyncio.sleep(AGAIN_S)
+        return await connect()
 
     def as_root(self, host: str, command: str) -> str:
         """The command as root. What it reads has to follow `ahead`, and that `require_sudo`."""

@@ -35,6 +35,8 @@ END_LIMIT_S = 60
 PARENT_LOOK_S = 1
 """For a process that is told to look at nothing, and may be collecting still."""
 CONNECTIONS_AT_ONCE = 32
+ATTEMPTS = "2"
+"""There may be no way to a host for a moment, as while a link fails over."""
 ANSWER_LIMIT_S = 3 * CONNECT_TIMEOUT_S
 """For a login and the cheapest command: a busy node takes its time, one that hangs takes all of it."""
 Progress = Callable[[str], None]
@@ -166,7 +168,7 @@ class Checking:
                 get_ready(host.stack or "", {host.sudo_source: (host.stack or "",)})
         folder, hosts = Path(self._folder.name), self.expectations.hosts
         reached = {host.host: host.ssh_options for host in hosts if host.connection == "ssh"}
-        self._ssh_config.write_text(config_text(reached, folder / "%C", ConnectionAttempts="2"))
+        self._ssh_config.write_text(config_text(reached, folder / "%C", ConnectionAttempts=ATTEMPTS))
         (folder / "expectations.json").write_text(self.expectations.dump())
         parts = _parts([host for host in hosts if host.features])
         self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]

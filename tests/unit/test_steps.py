@@ -479,3 +479,15 @@ def test_a_machine_that_stands_still_is_reported(
     monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.3))
     run_all(shell("good", "sleep 0.1"))
     assert "the disk stood still for 0 s until " in capsys.readouterr().out
+
+
+def test_a_processor_that_gives_no_time_is_a_stall(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert logs.is_dir()
+    monkeypatch.setattr(step_run, "STALL_LOOK_S", 0.01)
+    monkeypatch.setattr(step_run, "STALL_S", 0.2)
+    stalls = step_run.Stalls()
+    wait = stalls._over.wait
+    monkeypatch.setattr(stalls._over, "wait", lambda timeout: wait(timeout + 0.3))
+    with stalls:
+        wait_for(lambda: stalls.seen, "a stall", limit_s=30)
+    assert stalls.seen[0].of == "the processor"
