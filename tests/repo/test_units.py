@@ -1,4 +1,7 @@
-"""Units that only a handler governs: a run without a change records none of them, and no scan looks there."""
+"""Units as roles have them: none that only a handler governs, none that a signal to read anew may end.
+
+A run without a change records no unit of a handler's, and no scan looks there.
+"""
 
 import re
 from collections.abc import Iterator
@@ -74,3 +77,17 @@ def test_a_unit_of_a_handler_alone_is_found(tmp_path: Path) -> None:
         "- {name: C, systemd: {name: c.timer, state: started}}\n"
     )
     assert only_by_handlers(tmp_path) == {"d.timer"}
+
+
+def ended_by_its_reload(unit: str) -> bool:
+    """Whether a signal that comes too early ends a service for good: it runs, and does not catch it yet."""
+    signalled = re.search(r"^ExecReload=/bin/kill ", unit, re.MULTILINE)
+    return bool(signalled and not re.search(r"^(Type=notify|Restart=always)$", unit, re.MULTILINE))
+
+
+def test_a_service_that_is_signalled_to_read_anew_says_first_that_it_is_ready() -> None:
+    files = sorted((ROOT / "roles").glob("**/*.service.j2"))
+    assert [file.name for file in files if ended_by_its_reload(file.read_text())] == []
+    signalled = "[Service]\nExecReload=/bin/kill -HUP $MAINPID\n"
+    assert ended_by_its_reload(signalled)
+    assert not ended_by_its_reload(f"{signalled}Restart=always\n")
