@@ -26,6 +26,8 @@ LIMIT_S = 3600  # a step that takes longer hangs: the longest takes half of it, 
 GRACE_S = 20  # for a step that is told to end: its fixtures take nodes down
 SHOWN_LINES = 60
 SHOWN_FAILURES, SHOWN_CHARACTERS = 20, 300
+SHOWN_WORDS, SHOWN_OF_ONE = 30, 14
+"""Lines of what tests said that failed: of all together, and of one of them."""
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
 STALL_LOOK_S, STALL_S = 1, 5
 COLOUR = r"\x1b\[[\d;]*m"
@@ -279,15 +281,21 @@ class Run:
 
 
 def failures(log: Path) -> list[str]:
-    """What failed and why, by a step's log: pytest's summary, Ansible's tasks, Molecule's verdict, checks."""
+    """What failed and why, by a step's log: what tests said, pytest's summary, tasks, scenarios, checks."""
     lines = [DRESS.sub("", line) for line in log.read_text(errors="replace").splitlines()]
+    groups = itertools.groupby(lines, key=lambda line: line.startswith("E "))
+    blocks = (list(block) for is_said, block in groups if is_said)
+    # One line is in the summary as well, and failed checks are named by theirs.
+    told = (block for block in blocks if len(block) > 1 and not any(map(FAILURE.search, block)))
+    said = [line for block in told for line in block[:SHOWN_OF_ONE]]
     found: list[str] = []
     for number, line in enumerate(lines):
         if FAILURE.search(line):
             found.append(line.removeprefix("E ").strip())
         if "fatal: [" in line:
             found += _reasons(itertools.takewhile(str.strip, lines[number + 1 :]))
-    return [line[:SHOWN_CHARACTERS] for line in list(dict.fromkeys(found))[:SHOWN_FAILURES]]
+    shown = said[:SHOWN_WORDS] + list(dict.fromkeys(found))[:SHOWN_FAILURES]
+    return [line[:SHOWN_CHARACTERS] for line in shown]
 
 
 def _reasons(block: Iterable[str]) -> list[str]:

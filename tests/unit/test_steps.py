@@ -469,6 +469,21 @@ def test_a_failed_task_is_shown_with_what_it_said(logs: Path, said: str, shown: 
     assert step_run.failures(log) == list(dict.fromkeys(["fatal: [localhost]: FAILED! =>", *shown]))
 
 
+def test_a_failed_test_is_shown_with_all_that_it_said_and_none_crowds_out_the_summary(logs: Path) -> None:
+    log = logs / "tests.log"
+    said = [f"E     {number}  up  osd.{number}" for number in range(20)]
+    one, other = "FAILED tests/a.py::test_it - AssertionError: ID", "FAILED tests/a.py::test_that - short"
+    log.write_text(
+        "\n".join(
+            ["E   AssertionError: ID", *said, "", "a.py:3: AssertionError", "E   short", "", one, other]
+        )
+    )
+    shown = step_run.failures(log)
+    assert shown == ["E   AssertionError: ID", *said[: step_run.SHOWN_OF_ONE - 1], one, other]
+    log.write_text("\n\n".join(["\n".join(said)] * 9 + [one]))
+    assert step_run.failures(log)[step_run.SHOWN_WORDS :] == [one]
+
+
 def test_a_machine_that_stands_still_is_reported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
