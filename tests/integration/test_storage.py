@@ -315,10 +315,17 @@ def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Check
     assert '"num_in_osds":4' in checkout.on_node(NODES[0], "ceph", "osd", "stat", "--format", "json")
 
 
+def places(checkout: Checkout, host: str) -> list[int]:
+    """The OSDs that lie in a host, as the cluster has it."""
+    tree = json.loads(checkout.on_node(NODES[0], "ceph", "osd", "tree", "--format", "json"))
+    return next((one["children"] for one in tree["nodes"] if one["name"] == host), [])
+
+
 def watch_fourth(checkout: Checkout) -> None:
     """Have a node note how many groups the fourth one's OSD has, for as long as it is up."""
-    tree = json.loads(checkout.on_node(NODES[0], "ceph", "osd", "tree", "--format", "json"))["nodes"]
-    (osd,) = next(one for one in tree if one["name"] == FOURTH)["children"]
+    found = places(checkout, FOURTH)
+    assert len(found) == 1, checkout.on_node(NODES[0], "ceph", "osd", "tree")
+    (osd,) = found
     checkout.on_node(NODES[0], "rm", "--force", "/run/last")
     checkout.on_node(NODES[0], "systemd-run", "--collect", "python3", "-c", LAST, str(osd))
 
@@ -357,15 +364,26 @@ def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 
 
-def test_a_pool_that_somebody_changed_is_found_and_repaired(checkout: Checkout) -> None:
-    checkout.on_node(NODES[0], "ceph", "osd", "pool", "set", "scratch", "size", "2")
-    checkout.on_node(NODES[0], "ceph", "auth", "caps", "client.export.scratch", "mon", "allow *")
+def test_what_somebody_changed_in_the_cluster_is_found_and_repaired(checkout: Checkout) -> None:
+    (osd,) = (name.partition("-")[2] for name in checkout.on_node(NODES[1], "ls", OSDS).split())
+    for change in (
+        "osd pool set scratch size 2",
+        "osd crush rule create-replicated together default osd",
+        "osd pool set train.files crush_rule together",
+        f"osd crush move osd.{osd} root=default host={NODES[0]}",
+        "auth caps client.export.scratch mon",
+    ):
+        checkout.on_node(NODES[0], "ceph", *change.split(), *(["allow *"] if "caps" in change else []))
     said = checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
     assert "pool scratch: size=2" in said
+    assert re.search(r"pool train.files: .* copies=default/osd", said)
+    assert f"OSD {osd}: host={NODES[0]} root=default" in said
     assert "client.export.scratch: mon allow *" in said
     inventory = f"inventories/{checkout.stack}"
     checkout.run("exec", "ansible-playbook", "playbooks/repair.yml", "-i", inventory)
     assert "size: 3" in checkout.on_node(NODES[0], "ceph", "osd", "pool", "get", "scratch", "size")
+    assert places(checkout, NODES[1]) == [int(osd)]
+    wait_for(lambda: is_whole(checkout), "copies are where they belong again")
     checkout.run("exec", "causeway", "drift", checkout.stack)
 
 

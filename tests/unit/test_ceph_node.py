@@ -1,5 +1,6 @@
 """Daemons of Ceph's on a node that comes back: what the cluster still knows stays, the rest is made anew."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ FILES = Path(__file__).resolve().parents[2] / "roles/ceph/files/causeway_ceph"
 FSID = str(uuid.uuid5(uuid.NAMESPACE_DNS, "cluster"))
 HOST, PLACE = "tokyo-storage-2", "a"
 KNOWN = str(uuid.uuid5(uuid.UUID(FSID), f"{HOST}/{PLACE}"))
+LOCATION = ["root=default", "rack=r1", f"host={HOST}"]
 MONS = [{"name": f"tokyo-storage-{number}", "address": f"10.0.0.{number}"} for number in range(3)]
 
 
@@ -33,6 +35,9 @@ class Back:
         self.mons: list[str] | None = [mon["name"] for mon in MONS]
         """Which monitors the others count; None where no majority answers."""
         self.osds = [KNOWN]
+        self.place: dict[str, str] = {}
+        """What OSD 3 lies in."""
+        self.put: list[dict[str, Any]] = []
         self._refused = programs.RefusedError
         patch.setattr(programs, "DATA", root)
         patch.setattr(programs, "OSDS", root / "osd")
@@ -51,11 +56,20 @@ class Back:
         if self.mons is None:
             raise self._refused("no majority")
         mons = [{"name": name} for name in self.mons]
-        answers = {"mon dump": {"mons": mons}, "osd dump": {"osds": [{"uuid": one} for one in self.osds]}}
-        yield answers.__getitem__
+        osds = [{"uuid": one, "osd": 3, "up": 1} for one in self.osds]
+
+        def ask(prefix: str, **fields: Any) -> Any:
+            if prefix == "osd crush create-or-move":
+                self.put.append(fields)
+                self.place = dict(word.split("=") for word in fields["args"])
+            answers = {"mon dump": {"mons": mons}, "osd dump": {"osds": osds}}
+            answers["osd find"] = {"crush_location": self.place}
+            return answers.get(prefix, {"bluestore_bdev_size": str(2 << 30)})
+
+        yield ask
 
     def node(self, *, dry_run: bool = False, **more: Any) -> Any:
-        wanted = {"host": HOST, "fsid": FSID, "mons": MONS, "osds": [], "daemons": []}
+        wanted = {"host": HOST, "fsid": FSID, "mons": MONS, "osds": [], "daemons": [], "location": LOCATION}
         return self.programs.Node(wanted | more, dry_run)
 
     def aside(self) -> list[str]:
@@ -101,3 +115,49 @@ def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so
     assert "monitor made" in node.changes
     assert not store.exists()
     assert back.aside() == [f"mon-ceph-{HOST}"]
+
+
+@pytest.mark.parametrize(
+    "place", [{}, {"root": "default", "host": HOST}, {"root": "default", "host": "other"}]
+)
+def test_an_osd_that_lies_elsewhere_or_nowhere_is_put_back(back: Back, place: dict[str, str]) -> None:
+    osds = [{"kind": "file", "place": PLACE, "size_gib": 2}]
+    back.place = place
+    look = back.node(osds=osds, dry_run=True)
+    assert look.daemons() == ["ceph-osd@3"]
+    assert (back.put, look.changes) == ([], ["OSD 3 put back to its host"])
+    node = back.node(osds=osds)
+    before = node.state()
+    assert node.daemons() == ["ceph-osd@3"]
+    assert back.put == [{"id": 3, "weight": 0.002, "args": LOCATION}]
+    assert node.state() == [f"OSD 3: host={HOST} rack=r1 root=default"] != before
+    again = back.node(osds=osds)
+    again.daemons()
+    assert (again.changes, len(back.put)) == ([], 1)
+
+
+READ = {
+    "ceph.conf": ["ceph-mon@x", "ceph-osd@3", "ceph-mgr@x"],
+    "units/ceph-mgr@.service.d/causeway.conf": ["ceph-mgr@x"],
+    "mgr/ceph-x/keyring": ["ceph-mgr@x"],
+    "gateway/ceph.conf": ["ceph-radosgw@rgw.x"],
+    "gateway/certificate.pem": ["ceph-radosgw@rgw.x"],
+}
+"""File → who is started again when it is written anew."""
+
+
+@pytest.mark.parametrize("newer", READ)
+def test_a_daemon_is_started_again_for_what_it_reads_and_nothing_else(
+    back: Back, monkeypatch: pytest.MonkeyPatch, newer: str
+) -> None:
+    programs, root, began = back.programs, back.root, 1000
+    places = {"CONFIG": "ceph.conf", "GATEWAY": "gateway", "GATEWAY_CONFIG": "gateway/ceph.conf"}
+    for name, place in {**places, "DROP_INS": "units"}.items():
+        monkeypatch.setattr(programs, name, root / place)
+    for name in READ:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+        os.utime(root / name, (began + 100 * (name == newer),) * 2)
+    monkeypatch.setattr(programs, "run", lambda *_: f"@{began}\n")
+    units = ["ceph-mon@x", "ceph-osd@3", "ceph-mgr@x", "ceph-radosgw@rgw.x"]
+    assert back.node().stale(units) == READ[newer]

@@ -104,7 +104,12 @@ PROGRAM = {
     **dict.fromkeys(CLUSTER, "cluster"),
     **dict.fromkeys(UPGRADE, "upgrade"),
 }
-CHECKED = {"ground": "Ceph's identities and options", "objects": "Ceph's pools"}
+CHECKED = {
+    "ground": "Ceph's identities and options",
+    "objects": "Ceph's pools",
+    "daemons": "the places of Ceph's OSDs",
+}
+"""Step → what its check is about, which the same program prints when it is told `check`."""
 NOTHING: dict[str, Any] = {
     "stale": [],
     "outdated": [],
@@ -154,10 +159,10 @@ def main() -> None:
         module.fail_json(msg=lines[-1] if lines else f"{program} ended with {status} and said nothing")
     said = json.loads(printed)
     governs = [{"kind": "unit", "key": f"{unit}.service"} for unit in said.get("units", ())]
-    if step in CHECKED:
+    if step in CHECKED and (step in CLUSTER or said["state"] or module.check_mode):
         argv = ["python3", program, "check", step]
         want = {"want": {"output": said["state"]}} if said.get("state") else {}
-        governs = [{"kind": "check", "key": CHECKED[step], "how": {"argv": argv}, **want}]
+        governs.append({"kind": "check", "key": CHECKED[step], "how": {"argv": argv}, **want})
     answer = {**NOTHING, **{name: said[name] for name in NOTHING if name in said}, "governs": governs}
     module.exit_json(changed=bool(said["changes"]), changes=said["changes"], **answer)
 

@@ -17,24 +17,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from asked import PATIENCE_S, Cluster, NotYetError, RefusedError, cluster, entities, run, settings, wait
+from state import EXPORTED, KEYRING, STATES, USERS, USERS_AT, apart, full_ratios
 from upgrade import BEGUN
 
-KEYRING = Path("/etc/ceph/ceph.mon.keyring")
-USERS = Path("/etc/ceph/causeway.users.json")
-"""Users of object storage, with their keys: for the administrator alone."""
 USER = "export."
 """How their names begin: one that is no longer declared is barred."""
-USERS_AT = ("default.rgw.meta", "users.uid")
-"""Pool and namespace in which gateways keep them."""
-EXPORTED = "client.export."
-"""How the identities of exports begin: one that is no longer declared loses its rights."""
 PARALLEL = 16
 RETURN_S = 120
 """How long OSDs that are down may take to come back where others are to be drained."""
@@ -361,6 +354,10 @@ class Wanted:
             self.set(name, "pg_autoscale_mode", "off")
         if found["pg_num_target"] != pool["pg_num"]:
             self.set(name, "pg_num", str(pool["pg_num"]))
+        rule = self.ask("osd crush rule dump", name=name)
+        there = {one["rule_id"]: apart(one) for one in self.ask("osd crush rule dump")}
+        if there[found["crush_rule"]] != apart(rule):
+            self.set(name, "crush_rule", name)
         if pool["application"] not in found["application_metadata"]:
             fields = {"pool": name, "app": pool["application"]}
             self.change(
@@ -560,50 +557,6 @@ def keyring(name: str, one: Mapping[str, Any]) -> str:
     return "[{}]\n\tkey = {}\n{}".format(name, one["key"], "".join(caps))
 
 
-def full_ratios(ask: Cluster) -> dict[str, float]:
-    """Name → the share of an OSD from which on it is `nearfull`, `backfillfull`, or `full`; as it was set."""
-    found = ask("osd dump")
-    return {name: round(found[f"{name}_ratio"], 4) for name in ("nearfull", "backfillfull", "full")}
-
-
-def objects_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
-    """How declared pools and the file system are, a line each; what somebody made beside them is theirs."""
-    there = {pool["pool_name"]: pool for pool in ask("osd pool ls", detail="detail")}
-    for name in [pool["name"] for pool in wanted["pools"]]:
-        pool = there.get(name)
-        numbers = (
-            {key: pool[key] for key in ("size", "min_size", "pg_num_target", "quota_max_bytes")}
-            if pool
-            else {}
-        )
-        uses = ",".join(sorted(pool["application_metadata"])) if pool else "gone"
-        yield f"pool {name}: {' '.join(f'{key}={value}' for key, value in numbers.items())} {uses}"
-    for one in ask("fs ls"):
-        if one["name"] == wanted["filesystem"].get("name"):
-            yield f"file system {one['name']}: {', '.join(sorted(one['data_pools']))}"
-    if USERS.exists():
-        with ask.io(USERS_AT[0]) as pool:
-            pool.set_namespace(USERS_AT[1])
-            users = {one.key for one in pool.list_objects()}
-        for name in sorted(json.loads(USERS.read_text())):
-            yield f"user {name}: {'there' if name in users else 'gone'}"
-
-
-def ground_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
-    """How declared identities and options are, a line each."""
-    rights = {one["entity"]: one["caps"] for one in ask("auth ls")["auth_dump"]}
-    declared = {name for name in entities(KEYRING) if name != "mon."}
-    for name in sorted(declared | {name for name in rights if name.startswith(EXPORTED)}):
-        caps = "; ".join(f"{daemon} {cap}" for daemon, cap in sorted(rights.get(name, {"gone": ""}).items()))
-        yield f"identity {name}: {caps}"
-    options = {(one["section"], one["name"]): one["value"] for one in ask("config dump")}
-    for who, named in sorted(wanted["options"].items()):
-        for name in sorted(named):
-            yield f"option {name} of {who}: {options.get((who, name), 'gone')}"
-    for name, ratio in full_ratios(ask).items():
-        yield f"ratio {name}: {ratio}"
-
-
 def main(step: str, *more: str) -> None:
     """The program."""
     with cluster() as ask:
@@ -633,9 +586,6 @@ def main(step: str, *more: str) -> None:
         state = list(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
         said = {"changes": wanted.changes, "state": state, "upgrading": BEGUN in ask("config-key ls")}
         print(json.dumps(said))
-
-
-STATES = {"ground": ground_state, "objects": objects_state}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
     node.py restart                those that run with older files, one after the other
     node.py renew KIND             those of a kind (mon, mgr, osd, mds, rgw) whose program is an older one
     node.py current                refuses where there are any
+    node.py check                  where its OSDs lie among the others, a line each, for the watch over drift
 
 Prints a JSON object: changes, units that hold, those that were started before their files were written
 (stale), and kinds of daemons whose program was replaced while they run (outdated).
@@ -15,6 +16,7 @@ It may be ended at any moment and run again: what is made is made beside its pla
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -25,10 +27,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asked import RefusedError, cluster, run, settings, wait
+from asked import Cluster, RefusedError, cluster, run, settings, wait
 from quorum import has_voice
 
 DATA = Path("/var/lib/ceph")
@@ -41,6 +44,7 @@ RENEWED_S = 300
 """For a daemon with a new program: its first start may convert what it keeps."""
 DROP_INS = Path("/etc/systemd/system")
 GATEWAY = Path("/etc/ceph/gateway")
+GATEWAY_CONFIG = GATEWAY / "ceph.conf"
 PREFIXES = {"ceph-radosgw@": "rgw", **{f"ceph-{kind}@": kind for kind in ("mon", "mgr", "osd", "mds")}}
 """How units of daemons begin → their kind, in Ceph's words."""
 REPLACED = " (deleted)"
@@ -124,6 +128,7 @@ class Node:
     def daemons(self) -> list[str]:
         """Make and start everything else; the units that hold."""
         units = [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
+        self.put_back()
         return units + [self.started(f"ceph-{kind}@{self.name}") for kind in self.wanted["daemons"]]
 
     def gateways(self) -> list[str]:
@@ -134,20 +139,61 @@ class Node:
         return [unit]
 
     def osd(self, osd: Mapping[str, Any]) -> str:
-        """The unit of one OSD, made if it is not there: it is known by an UUID of cluster, node and place."""
-        known = str(uuid.uuid5(uuid.UUID(self.wanted["fsid"]), f"{self.name}/{osd['place']}"))
-        for folder in OSDS.glob("ceph-*"):
-            if read(folder / "fsid") == known and (folder / "mkfs_done").exists():
-                unit = f"ceph-osd@{folder.name.partition('-')[2]}"
-                if is_active(unit) or not is_forgotten(known):
-                    return unit
-                self.give_up(osd, folder)
+        """The unit of one OSD, made if it is not there."""
+        known = self.known(osd)
+        if folder := self.made(osd):
+            unit = f"ceph-osd@{number_of(folder)}"
+            if is_active(unit) or not is_forgotten(known):
+                return unit
+            self.give_up(osd, folder)
         if osd["kind"] == "device":
             check_device(osd, known)
         if self.dry_run:
             self.changes.append(f"OSD on {osd['place']} made")
             return "ceph-osd@new"
         return f"ceph-osd@{self.make_osd(known, osd)}"
+
+    def known(self, osd: Mapping[str, Any]) -> str:
+        """The UUID of an OSD: of cluster, node and place."""
+        return str(uuid.uuid5(uuid.UUID(self.wanted["fsid"]), f"{self.name}/{osd['place']}"))
+
+    def made(self, osd: Mapping[str, Any]) -> Path | None:
+        """The folder of an OSD that was made to its end."""
+        folders = (path.parent for path in OSDS.glob("ceph-*/mkfs_done"))
+        return next((folder for folder in folders if read(folder / "fsid") == self.known(osd)), None)
+
+    def places(self) -> dict[int, dict[str, str]]:
+        """Number → kind → name of what an OSD of this node's lies in; nothing where it lies nowhere."""
+        folders = [folder for osd in self.wanted["osds"] if (folder := self.made(osd))]
+        if not folders:
+            return {}
+        with as_osd(number_of(folders[0])) as ask:
+            numbers = sorted(map(number_of, folders))
+            return {number: ask("osd find", id=number)["crush_location"] for number in numbers}
+
+    def put_back(self) -> None:
+        """OSDs where their node is: that keeps copies apart. One that starts lies there by itself."""
+        for number in [number for number, place in self.places().items() if not place and not self.dry_run]:
+            # That it has just been made, for one: it lies somewhere before it is up.
+            with contextlib.suppress(RefusedError):
+                wait("", lambda number=number: is_up(number) or bool(self.places()[number]))
+        wanted = dict(word.split("=", 1) for word in self.wanted["location"])
+        for number in [number for number, place in self.places().items() if place != wanted]:
+            self.change(f"OSD {number} put back to its host", partial(self.put, number))
+
+    def put(self, number: int) -> None:
+        """One OSD in its place, with the weight that it has, or its size in TiB, as it takes it itself."""
+        with as_osd(number) as ask:
+            size = int(ask("osd metadata", id=number)["bluestore_bdev_size"])
+            fields = {"weight": round(size / 1024**4, 4), "args": self.wanted["location"]}
+            ask("osd crush create-or-move", id=number, **fields)
+
+    def state(self) -> list[str]:
+        """Where this node's OSDs lie, a line each."""
+        return [
+            f"OSD {number}: " + (" ".join("=".join(one) for one in sorted(place.items())) or "nowhere")
+            for number, place in self.places().items()
+        ]
 
     def give_up(self, osd: Mapping[str, Any], folder: Path) -> None:
         """An OSD that was made here, and that the cluster has forgotten: the others have what it held."""
@@ -211,12 +257,11 @@ class Node:
 
     def stale(self, units: list[str]) -> list[str]:
         """Those that were started before their files were written."""
-        shared = [CONFIG, *DROP_INS.glob("ceph-*@.service.d/*.conf")]
         found = []
         for unit in units:
             words = ("--property=ActiveEnterTimestamp", "--timestamp=unix", "--value")
             since = float(run("systemctl", "show", *words, unit).strip().lstrip("@") or 0)
-            if max(path.stat().st_mtime for path in shared + own_files(unit)) > since + 1:
+            if max(path.stat().st_mtime for path in files_of(unit)) > since + 1:
                 found.append(unit)
         return found
 
@@ -295,7 +340,8 @@ def socket_of(unit: str) -> str:
 
 def gateway_at() -> list[tuple[str, int]]:
     """Where this node's gateway is to answer."""
-    return [(host, int(port)) for host, port in re.findall(r" ssl_endpoint=(\S+):(\d+) ", CONFIG.read_text())]
+    found = re.findall(r" ssl_endpoint=(\S+):(\d+) ", read(GATEWAY_CONFIG))
+    return [(host, int(port)) for host, port in found]
 
 
 def answers(place: tuple[str, int]) -> bool:
@@ -307,11 +353,13 @@ def answers(place: tuple[str, int]) -> bool:
     return True
 
 
-def own_files(unit: str) -> list[Path]:
-    """What a daemon reads beside what all of them do."""
+def files_of(unit: str) -> list[Path]:
+    """What a daemon reads as it starts. A gateway has settings of its own: nothing else restarts for them."""
     kind, _, name = unit.partition("@")
-    paths = [DATA / f"{KEYRINGS[kind]}{name}/keyring"] if kind in KEYRINGS else []
-    paths += GATEWAY.glob("*.pem") if kind == "ceph-radosgw" else ()
+    is_gateway = kind == "ceph-radosgw"
+    paths = [GATEWAY_CONFIG if is_gateway else CONFIG, *DROP_INS.glob(f"{kind}@.service.d/*.conf")]
+    paths += [DATA / f"{KEYRINGS[kind]}{name}/keyring"] if kind in KEYRINGS else []
+    paths += GATEWAY.glob("*.pem") if is_gateway else ()
     return [path for path in paths if path.exists()]
 
 
@@ -367,15 +415,25 @@ def is_forgotten(known: str) -> bool:
         return known not in {osd["uuid"] for osd in ask("osd dump")["osds"]}
 
 
+def number_of(folder: Path) -> int:
+    """The number of the OSD whose folder it is."""
+    return int(folder.name.partition("-")[2])
+
+
+def as_osd(number: int) -> contextlib.AbstractContextManager[Cluster]:
+    """A connection in the name of one of this node's OSDs."""
+    return cluster(f"osd.{number}", str(OSDS / f"ceph-{number}/keyring"))
+
+
 def is_up(number: int) -> bool:
     """Whether the monitors see an OSD."""
-    with cluster(f"osd.{number}", str(OSDS / f"ceph-{number}/keyring")) as ask:
+    with as_osd(number) as ask:
         return any(osd["osd"] == number and osd["up"] for osd in ask("osd dump")["osds"])
 
 
 def up_from(number: int) -> int:
     """The epoch of the cluster's map in which an OSD came up last; 0 for one that never did."""
-    with cluster(f"osd.{number}", str(OSDS / f"ceph-{number}/keyring")) as ask:
+    with as_osd(number) as ask:
         return next((int(osd["up_from"]) for osd in ask("osd dump")["osds"] if osd["osd"] == number), 0)
 
 
@@ -403,6 +461,9 @@ def main(step: str, *more: str) -> None:
     """The program."""
     node = Node(settings(), "--dry-run" in more)
     units: list[str] = []
+    if step == "check":
+        print(*node.state(), sep="\n")
+        return
     if step == "renew":
         node.renew(more[0])
     elif step == "current":
@@ -417,8 +478,9 @@ def main(step: str, *more: str) -> None:
     else:
         units = {"mons": node.mons, "daemons": node.daemons, "gateways": node.gateways}[step]()
     kinds = sorted({kind_of(unit) for unit in outdated()})
+    state = node.state() if step == "daemons" and not node.dry_run else []
     said = {"changes": node.changes, "units": units, "outdated": kinds, "fsid": node.wanted["fsid"]}
-    print(json.dumps({**said, "stale": [] if node.dry_run else node.stale(units)}))
+    print(json.dumps({**said, "state": state, "stale": [] if node.dry_run else node.stale(units)}))
 
 
 if __name__ == "__main__":
