@@ -2,11 +2,14 @@
 
 import json
 import re
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from infra.providers.local import sweep
 from infra.pulumi_cli import without_salt
+from tests.integration import opened
 from tests.integration.checkout import ROOT, Checkout, commit
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "storage", "drift_watch", "verification")
@@ -18,6 +21,7 @@ NODES = {
 }
 DECLARED_RTT_MS, DECLARED_MBPS = 70, 100
 OTHERS_SALT = "encryptionsalt: v1:BxRirZke2wA=:v1:MdABQeAQ+Ikvo+MN:k7+hWP89vbl5j+4qZs6u6xsvv9V2Og==\n"
+DRIFTED = 3
 SLOWED = 3
 """Another test may have the machine busy; a link of another declaration is further off."""
 
@@ -89,6 +93,30 @@ def test_the_hosts_file_has_no_node_that_the_discovery_answers_for(checkout: Che
 def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:
     checkout.run("exec", "causeway", "drift", checkout.stack)
     assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("said")
+def test_whatever_services_read_a_scan_sees_that_it_changed(checkout: Checkout, tmp_path: Path) -> None:
+    """Each service is restarted, and watched; then each thing that it read says something more."""
+    changed = []
+    try:
+        for node, units in opened.services(checkout, sorted(NODES)).items():
+            print(node, *units)
+            act = partial(opened.restart, checkout, node, units)
+            one = opened.Changed(checkout, node)
+            changed.append(one)
+            one.change(opened.read_while(checkout, node, act, tmp_path / node))
+        argv = ("exec", "causeway", "drift", checkout.stack, "--json", "--thorough")
+        lines = checkout.run(*argv, expect=DRIFTED).splitlines()
+    finally:
+        for one in changed:
+            one.undo()
+    reports = [json.loads(line) for line in lines if line.startswith("{")]
+    said = {report["host"]: json.dumps(report["roles"]) for report in reports}
+    for one in changed:
+        print(one.node, *one.strays, *one.edited, sep="\n  ")
+    assert {one.node: missed for one in changed if (missed := one.missed(said[one.node]))} == {}
+    checkout.run("exec", "causeway", "drift", checkout.stack)
 
 
 @pytest.mark.usefixtures("said")

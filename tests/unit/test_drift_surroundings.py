@@ -274,3 +274,25 @@ def test_what_python_runs_before_any_program_is_found(
     monkeypatch.setattr(surroundings, "PYTHONS", ((f"{tmp_path}/lib", "/dist-packages"), ("/nowhere", "")))
     expected = [folder / "usercustomize.py", folder / "x.pth", tmp_path / "set"]
     assert surroundings.pythons_first() == sorted(map(str, expected))
+
+
+def test_places_that_the_loaders_cache_has_beside_the_systems_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(surroundings, "LOADERS_CACHE", str(cache))
+    assert surroundings.cached_folders() == []
+    names = ("libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1", "/srv/lib/libz.so.1", "/srv/lib/libm.so.6")
+    cache.write_bytes(b"glibc-ld.so.cache1.1\0\1/\0" + b"\0".join(name.encode() for name in names) + b"\0")
+    assert surroundings.cached_folders() == ["/srv/lib"]
+
+
+def test_what_services_are_started_with_counts_but_for_what_others_compare(
+    dpkg: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ssh", "locale", "grub.d"):
+        (dpkg / name).write_text("SSHD_OPTS=-oPermitRootLogin=yes")
+    monkeypatch.setattr(surroundings, "STARTED_WITH", (str(dpkg),))
+    monkeypatch.setattr(surroundings, "NOT_DEFAULTS", (f"{dpkg}/locale", f"{dpkg}/grub"))
+    lines = surroundings.read_by_units(node_with())
+    assert [line.split()[0] for line in lines] == [f"{dpkg}/ssh"]

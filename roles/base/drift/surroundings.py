@@ -71,6 +71,16 @@ SURROUNDING_FILES = {
     "trust": ("/usr/local/share/ca-certificates",),
 }
 """Files that are read together, by what they change. No file that DHCP or the boot writes is among them."""
+DEFAULTS = "/etc/default"
+"""Variables that units take, as sshd's options."""
+STARTED_WITH = (
+    DEFAULTS,
+    *(f"/etc/{x}" for x in ("services", "protocols", "rpc", "netconfig", "gss", "idmapd.conf", "mime.types")),
+    "/etc/login.defs",
+)
+"""What services read as they start, beside what has their name."""
+NOT_DEFAULTS = tuple(f"{DEFAULTS}/{x}" for x in ("console-setup", "grub", "keyboard", "locale"))
+"""How those begin that other kinds and lists compare."""
 NOT_THESE = ("/var/spool/cron/crontabs/root", "/var/spool/cron/atjobs/.SEQ", "/etc/security/opasswd")
 """What `privilege` lists, what counts only, and what a change of a password writes."""
 SPOOLS, LINGER = ("/var/spool/cron/atjobs", "/var/spool/cron/crontabs"), "/var/lib/systemd/linger"
@@ -98,6 +108,7 @@ PYTHONS = (
     (f"{ROOTS_HOME}/.local/lib", "/site-packages"),
 )
 """Where folders of Python's versions are, and what in them it goes through as it starts."""
+LOADERS_CACHE, LIBRARIES = "/etc/ld.so.cache", ("/lib", "/usr/lib", "/usr/local/lib")
 RESOLVER, MANAGER = "/run/systemd/resolve/netif", "/run/NetworkManager"
 PASSING = ("LANG", "LC_", "container", "TERM", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "XDG_", "RD_")
 """How variables of systemd begin that the boot or the locale gives it."""
@@ -110,6 +121,8 @@ def look_at_surroundings(node: Look, key: str, how: How) -> Found:
     found["names"] += told_of_names()
     found["packages"] += diverted() + chosen()
     found["trust"] += strange_certificates()
+    found["defaults"] = read_by_units(node)
+    found["cached"] = cached_folders()
     found["fstab"] = fstab_lines(node)
     found["shadowing"] = shadowing(node)
     found["enabled"] = enabled_links(node)
@@ -143,6 +156,18 @@ def pythons_first() -> list[str]:
         if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py")
     }
     return sorted(found)
+
+
+def read_by_units(node: Look) -> list[str]:
+    """Files that services of all kinds read as they start."""
+    return [line for line in strange_files(node, STARTED_WITH) if not line.startswith(NOT_DEFAULTS)]
+
+
+def cached_folders() -> list[str]:
+    """Where the loader finds libraries beside the system's own places, whatever ld.so.conf says by now."""
+    data = bytes_of(LOADERS_CACHE) if os.path.isfile(LOADERS_CACHE) else b""
+    folders = {os.fsdecode(part.rpartition(b"/")[0]) for part in data.split(b"\0") if part[:1] == b"/"}
+    return sorted(folder for folder in folders if not folder.startswith(LIBRARIES))
 
 
 def is_a_persons(node: Look, path: str) -> bool:
@@ -290,7 +315,8 @@ class Surroundings(Everywhere):
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """A file, link or unit that a task governs, and what a role's packages change."""
         governed, words = run.governed(), line.split()
-        if words[0] in BY_PACKAGES and any(kind == "package" for kind, _ in run.changed):
+        packages = any(kind == "package" for kind, _ in run.changed)
+        if packages and (words[0] in BY_PACKAGES or aspect in ("defaults", "cached")):
             return True
         if line.endswith(BROUGHT):
             return True
@@ -302,7 +328,9 @@ class Surroundings(Everywhere):
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """What takes it away. A file that was there and says something else is changed back by hand."""
         words = line.split()
-        if aspect == "environment":
+        if aspect == "cached":
+            found.undo(f"libraries of {line} in the loader's cache", "ldconfig")
+        elif aspect == "environment":
             found.undo(f"variable {words[0]} of all that systemd starts", *UNSET, words[0])
         elif aspect == "fstab":
             place = words[1].translate({ord(x): f"\\{x}" for x in "\\.*[]^$|"})
@@ -334,7 +362,7 @@ class Surroundings(Everywhere):
 
 
 DIVERT = ("dpkg-divert", "--local", "--rename", "--remove")
-SURROUNDINGS = (*SURROUNDING_FILES, "fstab", "shadowing", "enabled", "environment")
+SURROUNDINGS = (*SURROUNDING_FILES, "defaults", "cached", "fstab", "shadowing", "enabled", "environment")
 KINDS = (
     Surroundings(
         "surroundings",
@@ -350,6 +378,8 @@ KINDS = (
             "boot": "read at boot",
             "daemons": "read by systemd's daemons",
             "trust": "trusted authority",
+            "defaults": "read as services start",
+            "cached": "in the loader's cache",
             "shadowing": "program before a package's",
             "enabled": "enabled unit",
             "environment": "variable of systemd",
