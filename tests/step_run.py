@@ -30,9 +30,11 @@ SHOWN_WORDS, SHOWN_OF_ONE = 30, 14
 """Lines of what tests said that failed: of all together, and of one of them."""
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
 STALL_LOOK_S, STALL_S = 1, 5
-COLOUR = r"\x1b\[[\d;]*m"
+COLOUR = r"\x1b\[[\d;]*m|\[\d[\d;]*m"
 DRESS = re.compile(rf"^(?:{COLOUR}| )*│(?:{COLOUR})* ?|{COLOUR}")
-"""Colours, and the frame that Molecule draws around what a playbook printed."""
+"""Colours, those of a playbook in a playbook too, and the frame that Molecule draws around one."""
+NEXT = re.compile(r"(TASK|PLAY|RUNNING HANDLER|NO MORE HOSTS)\b")
+"""How what Ansible prints of a task ends; an inner playbook's is further in."""
 TOLD = re.compile(r"    (msg|stderr|stdout|exception): *(\S.*)?$")
 """Begins what a task said, among what Ansible knows of it."""
 NOTHING = ("''", "non-zero return code")
@@ -293,7 +295,9 @@ def failures(log: Path) -> list[str]:
         if FAILURE.search(line):
             found.append(line.removeprefix("E ").strip())
         if "fatal: [" in line:
-            found += _reasons(itertools.takewhile(str.strip, lines[number + 1 :]))
+            found += _reasons(
+                itertools.takewhile(lambda line: not NEXT.match(line), filter(str.strip, lines[number + 1 :]))
+            )
     shown = said[:SHOWN_WORDS] + list(dict.fromkeys(found))[:SHOWN_FAILURES]
     return [line[:SHOWN_CHARACTERS] for line in shown]
 

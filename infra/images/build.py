@@ -25,7 +25,7 @@ from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
 from infra.inventory.steps import TAG
 from infra.process import run
-from infra.providers.local import baked, containers, image, names, signing
+from infra.providers.local import baked, bridge, containers, image, names, signing
 from infra.providers.local.baked import Baked
 from infra.providers.local.image import Progress
 from infra.providers.local.node import nameservers
@@ -132,6 +132,7 @@ def _builder(base: str, recipe: Recipe) -> Iterator[str]:
             ],
             timeout_s=300,
         )
+        bridge.keep_address()
         yield container
     finally:
         containers.discard(container)

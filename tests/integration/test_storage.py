@@ -311,7 +311,9 @@ def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Check
     drain = f"python3 /usr/local/lib/causeway_ceph/cluster.py drain {' '.join(NODES[1:])}"
     said = checkout.on_node(NODES[0], "sh", "-c", f"{drain} 2>&1 && exit 1 || true")
     tree = checkout.on_node(NODES[0], "ceph", "osd", "tree")
-    assert re.search(r"pool \S+ has 3 copies or parts, each in a host of its own, and 2 would", said), tree
+    assert re.search(r"pool \S+ has 3 copies or parts, each in a host of its own, and 2 would", said), (
+        said + tree
+    )
     assert '"num_in_osds":4' in checkout.on_node(NODES[0], "ceph", "osd", "stat", "--format", "json")
 
 

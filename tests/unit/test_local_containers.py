@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import CausewayError
-from infra.providers.local import containers, nodes
+from infra.providers.local import bridge, containers, nodes
 
 
 @pytest.fixture
@@ -40,6 +40,23 @@ def test_what_podman_never_removes_is_said(busy: Path, monkeypatch: pytest.Monke
     busy.write_text("100")
     with pytest.raises(CausewayError, match="resource busy"):
         containers.discard("cw-s-a-0")
+
+
+def test_podmans_bridge_keeps_the_address_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[str]] = []
+    monkeypatch.setattr(bridge, "run", told.append)
+    bridge.keep_address(tmp_path)
+    assert told == [], "no container is on it"
+    link = tmp_path / "podman0"
+    link.mkdir()
+    (link / "address").write_text("02:00:00:00:00:01\n")
+    for kind, expected in (("1", "ip link set dev podman0 address 02:00:00:00:00:01"), ("3", "")):
+        told.clear()
+        (link / "addr_assign_type").write_text(f"{kind}\n")
+        bridge.keep_address(tmp_path)
+        assert [" ".join(words) for words in told] == [expected] * bool(expected)
 
 
 class Workshop:
