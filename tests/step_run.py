@@ -30,7 +30,7 @@ SHOWN_WORDS, SHOWN_OF_ONE = 30, 14
 """Lines of what tests said that failed: of all together, and of one of them."""
 FAILURE = re.compile(r"^(FAILED|ERROR) tests/|fatal: \[|CRITICAL|^E? *(failed|unreachable) {2,}\S.*: ")
 STALL_LOOK_S, STALL_S = 1, 5
-COLOUR = r"\x1b\[[\d;]*m|\[\d[\d;]*m"
+COLOUR = r"\x1b\[[\d;]*m|\[(?:0|\d;\d+)m"
 DRESS = re.compile(rf"^(?:{COLOUR}| )*│(?:{COLOUR})* ?|{COLOUR}")
 """Colours, those of a playbook in a playbook too, and the frame that Molecule draws around one."""
 NEXT = re.compile(r"(TASK|PLAY|RUNNING HANDLER|NO MORE HOSTS)\b")

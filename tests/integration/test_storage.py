@@ -5,6 +5,7 @@ The tests are one story on one stack.
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -373,9 +374,9 @@ def test_what_somebody_changed_in_the_cluster_is_found_and_repaired(checkout: Ch
         "osd crush rule create-replicated together default osd",
         "osd pool set train.files crush_rule together",
         f"osd crush move osd.{osd} root=default host={NODES[0]}",
-        "auth caps client.export.scratch mon",
+        "auth caps client.export.scratch mon 'allow *'",
     ):
-        checkout.on_node(NODES[0], "ceph", *change.split(), *(["allow *"] if "caps" in change else []))
+        checkout.on_node(NODES[0], "ceph", *shlex.split(change))
     said = checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
     assert "pool scratch: size=2" in said
     assert re.search(r"pool train.files: .* copies=default/osd", said)

@@ -463,6 +463,7 @@ def test_nodes_that_somebody_made_by_hand_stay(monkeypatch: pytest.MonkeyPatch) 
 )  # fmt: skip
 def test_a_failed_task_is_shown_with_what_it_said(logs: Path, said: str, shown: list[str]) -> None:
     log = logs / "scenario.log"
+    said, shown = said.replace("gone", "[0;31mgone[0m [5m]"), [x.replace("gone", "gone [5m]") for x in shown]
     text = "fatal: [localhost]: FAILED! =>\n" + said + "\nPLAY RECAP\n    msg: another's\n"
     frame = "".join(f"  \x1b[2m│\x1b[0m \x1b[31m{line}\x1b[0m\n" for line in text.splitlines())
     log.write_text(frame)

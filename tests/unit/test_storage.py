@@ -269,3 +269,35 @@ def test_a_monitor_has_a_voice_when_it_says_so_itself(tmp_path: Path, said: byte
     _quorum().main("train", str(place), str(left))
     assert 'causeway_ceph_monitor_in_quorum{storage="train"} 0\n' in left.read_text()
     assert sorted(tmp_path.iterdir()) == [left]
+
+
+@pytest.mark.parametrize(
+    ("in_force", "own", "told"),
+    [
+        ("osd", ["host"], [{"pool": "a", "var": "crush_rule", "val": "a"}]),
+        ("host", ["host"], []),
+        ("osd", [], []),
+    ],
+    ids=["somebody's", "as declared", "a pool that has no rule of its own"],
+)
+def test_a_pool_goes_back_to_its_own_rule_where_that_keeps_copies_apart_otherwise(
+    monkeypatch: pytest.MonkeyPatch, in_force: str, own: list[str], told: list[dict[str, str]]
+) -> None:
+    folder = ROOT / "roles/ceph/files/causeway_ceph"
+    monkeypatch.syspath_prepend(str(folder))
+    cluster, asked = load(folder / "cluster.py"), []
+
+    def rule(number: int, name: str, kind: str) -> dict[str, Any]:
+        steps = [{"op": "take", "item_name": "default"}, {"op": "chooseleaf_firstn", "type": kind}]
+        return {"rule_id": number, "rule_name": name, "steps": steps}
+
+    def ask(prefix: str, _inbuf: bytes = b"", **fields: Any) -> Any:
+        if prefix == "osd crush rule dump":
+            return [rule(0, "together", in_force), *(rule(1, "a", kind) for kind in own)]
+        return asked.append(fields)
+
+    pool = {"name": "a", "replicas": 3, "min_replicas": 2, "pg_num": 8, "application": "rbd"}
+    found = {"pool_name": "a", "size": 3, "min_size": 2, "pg_autoscale_mode": "off", "pg_num_target": 8}
+    more = {"application_metadata": {"rbd": {}}, "quota_max_bytes": 0, "crush_rule": 0}
+    cluster.Wanted(ask, {}).tune(pool, found | more)
+    assert asked == told

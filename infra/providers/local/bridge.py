@@ -13,7 +13,7 @@ def keep_address(links: Path = Path("/sys/class/net")) -> None:
     """Make the address that the bridge has its own, once a container is on it.
 
     A bridge without one takes its lowest port's, which goes with a container: the other containers then
-    answer to an address that nobody has, for ten seconds and more, until they ask for it anew.
+    answer to an address that nobody has, until they ask for it anew: for six seconds where it was measured.
     """
     link = links / NAME
     if not link.is_dir():  # nothing runs there, or it is an unprivileged user's, in a namespace

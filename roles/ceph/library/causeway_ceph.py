@@ -159,7 +159,7 @@ def main() -> None:
         module.fail_json(msg=lines[-1] if lines else f"{program} ended with {status} and said nothing")
     said = json.loads(printed)
     governs = [{"kind": "unit", "key": f"{unit}.service"} for unit in said.get("units", ())]
-    if step in CHECKED and (step in CLUSTER or said["state"] or module.check_mode):
+    if step in CHECKED and (step in CLUSTER or said["state"]):
         argv = ["python3", program, "check", step]
         want = {"want": {"output": said["state"]}} if said.get("state") else {}
         governs.append({"kind": "check", "key": CHECKED[step], "how": {"argv": argv}, **want})

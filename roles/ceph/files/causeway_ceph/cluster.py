@@ -354,9 +354,10 @@ class Wanted:
             self.set(name, "pg_autoscale_mode", "off")
         if found["pg_num_target"] != pool["pg_num"]:
             self.set(name, "pg_num", str(pool["pg_num"]))
-        rule = self.ask("osd crush rule dump", name=name)
-        there = {one["rule_id"]: apart(one) for one in self.ask("osd crush rule dump")}
-        if there[found["crush_rule"]] != apart(rule):
+        rules = {rule["rule_id"]: rule for rule in self.ask("osd crush rule dump")}
+        own = [apart(rule) for rule in rules.values() if rule["rule_name"] == name]
+        # It has none of its own where the pool was made by somebody, or in check mode.
+        if own and own != [apart(rules[found["crush_rule"]])]:
             self.set(name, "crush_rule", name)
         if pool["application"] not in found["application_metadata"]:
             fields = {"pool": name, "app": pool["application"]}

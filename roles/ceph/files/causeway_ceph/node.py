@@ -173,12 +173,14 @@ class Node:
 
     def put_back(self) -> None:
         """OSDs where their node is: that keeps copies apart. One that starts lies there by itself."""
-        for number in [number for number, place in self.places().items() if not place and not self.dry_run]:
-            # That it has just been made, for one: it lies somewhere before it is up.
+        places = self.places()
+        if not self.dry_run and not all(places.values()):
+            # One that has just been made lies somewhere before it is up.
             with contextlib.suppress(RefusedError):
-                wait("", lambda number=number: is_up(number) or bool(self.places()[number]))
+                wait("not all OSDs are up", lambda: all(map(is_up, places)))
+            places = self.places()
         wanted = dict(word.split("=", 1) for word in self.wanted["location"])
-        for number in [number for number, place in self.places().items() if place != wanted]:
+        for number in [number for number, place in places.items() if place != wanted]:
             self.change(f"OSD {number} put back to its host", partial(self.put, number))
 
     def put(self, number: int) -> None:

@@ -36,16 +36,14 @@ def objects_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
     there = {pool["pool_name"]: pool for pool in ask("osd pool ls", detail="detail")}
     rules = {rule["rule_id"]: apart(rule) for rule in ask("osd crush rule dump")}
     for name in [pool["name"] for pool in wanted["pools"]]:
-        pool = there.get(name)
-        numbers = (
-            {key: pool[key] for key in ("size", "min_size", "pg_num_target", "quota_max_bytes")}
-            if pool
-            else {}
-        )
-        if pool:
-            numbers["copies"] = rules[pool["crush_rule"]]
-        uses = ",".join(sorted(pool["application_metadata"])) if pool else "gone"
-        yield f"pool {name}: {' '.join(f'{key}={value}' for key, value in numbers.items())} {uses}"
+        if name not in there:
+            yield f"pool {name}: gone"
+            continue
+        pool = there[name]
+        numbers = {key: pool[key] for key in ("size", "min_size", "pg_num_target", "quota_max_bytes")}
+        said = " ".join(f"{key}={value}" for key, value in numbers.items())
+        uses = ",".join(sorted(pool["application_metadata"]))
+        yield f"pool {name}: {said} copies={rules[pool['crush_rule']]} {uses}"
     for one in ask("fs ls"):
         if one["name"] == wanted["filesystem"].get("name"):
             yield f"file system {one['name']}: {', '.join(sorted(one['data_pools']))}"
