@@ -1,5 +1,9 @@
 """Addresses, neighbours and takers of packets that somebody added."""
 
+from pathlib import Path
+
+import pytest
+
 from infra.drift.kinds import KINDS
 from roles.base.drift import traffic
 from tests.unit.test_drift_live import look
@@ -28,3 +32,22 @@ def test_addresses_and_neighbours_count_on_interfaces_that_had_addresses_and_no_
     assert traffic.of_quiet_interfaces(node, lines) == lines[:2]
     node = look("seal")
     assert traffic.of_quiet_interfaces(node, lines) == traffic.of_known_interfaces(node, lines) == lines
+
+
+@pytest.mark.parametrize("text", ['{"address": "%s/29", "name": "rail0"}', '{\n  "address": "%s/29"\n}'])
+def test_programs_of_roles_give_and_take_some_addresses_and_never_the_nodes_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Both files name the node's own as well: without it nothing on that interface would be looked at."""
+    shared, rails = tmp_path / "keepalived.conf", tmp_path / "roce.json"
+    shared.write_text(
+        "unicast_src_ip 192.0.2.1\nunicast_peer {\n 192.0.2.2\n}\nvirtual_ipaddress {\n 192.0.2.9/32\n}\n"
+    )
+    own = '"management_address": "192.0.2.1"'
+    rails.write_text(f'{{"interfaces": [{text % "198.51.100.2"}], {own}, "mtu_bytes": 9000}}')
+    monkeypatch.setattr(traffic, "SHARED_FILE", str(shared))
+    monkeypatch.setattr(traffic, "RAILS_FILE", str(rails))
+    assert traffic.addresses_of_programs() == {"192.0.2.9", "198.51.100.2"}
+    monkeypatch.setattr(traffic, "SHARED_FILE", str(tmp_path / "none"))
+    monkeypatch.setattr(traffic, "RAILS_FILE", str(tmp_path / "none"))
+    assert traffic.addresses_of_programs() == set()

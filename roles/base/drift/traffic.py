@@ -40,8 +40,8 @@ ROOT, INGRESS, OWN_HANDLES = 0xFFFFFFFF, 0xFFFFFFF1, 0x8000
 """Parents of queueing disciplines; from which number on the kernel gives them their handles itself."""
 PERMANENT, LASTING, LEARNED = 0x80, 0x80, 0x10
 """State of a neighbour, flag of an address: given by somebody; flag of a neighbour of a routing daemon's."""
-ADDRESSES_OF = ("/etc/keepalived/keepalived.conf", "/etc/causeway/roce.json")
-"""Files of roles that name addresses which come and go as the roles' programs see fit."""
+SHARED_FILE, RAILS_FILE = "/etc/keepalived/keepalived.conf", "/etc/causeway/roce.json"
+"""Files of roles that name addresses which come and go as their programs see fit, beside the node's own."""
 TUNNELS_FILE = "/etc/wireguard/{}.conf"
 LEGACY_TABLES = ("/proc/net/ip_tables_names", "/proc/net/ip6_tables_names", "/proc/net/arp_tables_names")
 EPHEMERAL = ("veth", "lxc", "cali", "cni", "vnet", "tap")
@@ -226,18 +226,25 @@ def address_lines(names: dict[int, str]) -> list[str]:
     """Addresses that somebody gave an interface: not DHCP's, the kernel's own, or a role's programs'."""
     from _socket import inet_ntop
 
-    found, words = [], set(" ".join(text_of(path, "") for path in ADDRESSES_OF).replace('"', " ").split())
-    words |= {word.partition("/")[0] for word in words}
+    found, others = [], addresses_of_programs()
     for _, data in dumped(ROUTE, GET_ADDRESS, bytes(8)):
         family, bits, scope, index, has = data[0], data[1], data[3], value(data, 4), attributes_of(data[8:])
         flags = value(has[8]) if 8 in has else data[2]
         if family not in (INET, INET6) or not flags & LASTING or scope >= HOST_SCOPE or index not in names:
             continue
         address = inet_ntop(family, has.get(2) or has[1])
-        if (scope == LINK_SCOPE and family == INET6) or address in words or is_tunnel(names[index]):
+        if (scope == LINK_SCOPE and family == INET6) or address in others or is_tunnel(names[index]):
             continue
         found.append(f"{address}/{bits} dev {names[index]}")
     return found
+
+
+def addresses_of_programs() -> set[str]:
+    """Those that keepalived gives and takes, and those of the rails."""
+    shared = text_of(SHARED_FILE, "").partition("virtual_ipaddress {")[2].partition("}")[0].split()
+    rails = text_of(RAILS_FILE, "").replace('"', " ").split()  # `json` takes as long as all the looking
+    given = [word for name, word in zip(rails, rails[2:]) if name == "address"]
+    return {word.partition("/")[0] for word in shared + given}
 
 
 def of_known_interfaces(node: Look, lines: list[str]) -> list[str]:
