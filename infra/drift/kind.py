@@ -204,6 +204,10 @@ class Kind:
 
     # Saying and repairing
 
+    def reads(self, path: str) -> bool:
+        """Whether tasks of things of this kind also have something else read what a role writes there."""
+        return False
+
     def explain(self, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         """How `found` differs from `expected`, in words."""
         if self.list_aspect:

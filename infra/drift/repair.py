@@ -99,8 +99,18 @@ def settled_tasks(report: RoleReport, part: RoleManifest) -> list[str]:
     if not known or any(entry.handler for entry in entries):
         return []
     needed = {task for entry in entries if not _told_by_others(entry, entries) for task in entry.tasks}
-    needed |= {task.task for task in part.uncovered}
+    needed |= {task.task for task in part.uncovered} | readers({key for _, key in differing}, part.entries)
     return sorted({task for entry in part.entries for task in entry.tasks} - needed)
+
+
+def readers(written: Collection[str], entries: Iterable[Entry]) -> set[str]:
+    """The tasks that have something read what is written anew: it may be in force as somebody edited it."""
+    return {
+        task
+        for entry in entries
+        if any(map(kind_of(entry.kind, entry.key).reads, written))
+        for task in entry.tasks
+    }
 
 
 def _told_by_others(entry: Entry, entries: Sequence[Entry]) -> bool:

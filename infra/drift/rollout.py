@@ -11,6 +11,7 @@ from infra.drift.findings import MANIFEST_ROLE, RoleReport
 from infra.drift.inputs import Inputs
 from infra.drift.kinds import KINDS, kind_of
 from infra.drift.manifest import Entry, RoleManifest, load_manifest
+from infra.drift.repair import readers
 from infra.drift.scan import scan_stack
 from infra.drift.task_inputs import Known, TaskInputs
 from infra.errors import CausewayError
@@ -76,6 +77,7 @@ def unchanged_tasks(
     known = {task for entry in governed for task in entry.tasks}
     needed = {task.task for task in part.uncovered} | {step.task for step in steps if step.later}
     needed |= changed | (known - now.keys())
+    needed |= readers([entry.key for entry in governed if changed & {*entry.tasks}], governed)
     if changed:
         needed |= {task for entry in governed if not _lasts(entry) for task in entry.tasks}
     return sorted(known - _with_partners(needed, governed))

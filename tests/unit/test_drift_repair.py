@@ -183,6 +183,18 @@ def test_tasks_of_what_is_as_sealed_are_left_out_and_those_of_what_differs_are_n
     assert settled("directory", "/d") == ["Install x", "Reload", "Set the mode of a", "Write a"]
 
 
+def test_where_a_units_file_is_written_again_the_tasks_run_that_have_systemd_read_it() -> None:
+    """The file may be in force as somebody edited it, and a timer's task speaks for the service as well."""
+    service, plain = "/etc/systemd/system/x.service", "/etc/x.conf"
+    entries = (
+        made_by("file", service, "Write its files"),
+        made_by("file", plain, "Configure"),
+        made_by("unit", "x.timer", "Run it by time"),
+    )
+    assert settled("file", service, *entries) == ["Configure"]
+    assert settled("file", plain, *entries) == ["Run it by time", "Write its files"]
+
+
 def test_a_task_of_which_nobody_knows_all_that_it_does_is_never_left_out() -> None:
     assert "Run x" not in settled("file", "/b")
 

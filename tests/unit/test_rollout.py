@@ -255,6 +255,17 @@ def test_a_changed_task_runs_with_all_that_make_the_same_thing_and_with_what_a_r
     assert left_out("write a") == left_out("set a's mode") == ALL - {"write a", "set a's mode", "route"}
 
 
+def test_with_a_units_file_the_tasks_run_that_have_systemd_read_it() -> None:
+    path = "/etc/systemd/system/x.service"
+    made = [("file", path, ["write x"]), ("file", "/b", ["write b"]), ("unit", "x.timer", ["run x"])]
+    part = RoleManifest(
+        tasks=dict.fromkeys(("write x", "write b", "run x"), "1"), entries=[entry(*each) for each in made]
+    )
+    for changed, expected in (("write x", ["write b"]), ("write b", ["run x", "write x"])):
+        now = part.tasks | {changed: "2"}
+        assert unchanged_tasks(RoleReport("stale"), part, now, [step(task) for task in now]) == expected
+
+
 def test_a_new_task_runs_and_the_others_need_not() -> None:
     assert left_out("write c") == ALL - {"route"}
 

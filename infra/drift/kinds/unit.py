@@ -127,6 +127,7 @@ def all_units(units: list[str]) -> dict[str, Found]:
 
 FOLDERS = ("/etc/systemd/", "/run/systemd/")
 """Where somebody puts unit files that are no package's."""
+DEFINITIONS = tuple(f"{folder}system/" for folder in FOLDERS)
 MEANT = ("contents", "halted")
 """Aspects that are said in other words."""
 REINSTALL = (
@@ -233,6 +234,10 @@ class Unit(Kind):
             found.run(f"had {difference.key} restarted", "systemctl", "restart", difference.key)
         if ours or edited or difference.found.get("reload_needed"):
             found.restart.append(difference.key)
+
+    def reads(self, path: str) -> bool:
+        """A task that starts a timer has systemd read the file of the service that it starts, too."""
+        return path.startswith(DEFINITIONS)
 
     def explain(self, expected: Mapping[str, Any], found: Mapping[str, Any]) -> str:
         """Of packaged files their paths: what is in them says nothing."""
