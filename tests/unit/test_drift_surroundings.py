@@ -247,6 +247,16 @@ def test_a_converge_blesses_none_of_it() -> None:
     assert "/etc/rc.local" in said[0]
 
 
+def test_a_link_whose_package_forgot_its_note_is_no_strangers() -> None:
+    link = "/etc/systemd/system/multi-user.target.wants/x.service ->/usr/lib/systemd/system/x.service"
+    _, said = sealed_again(
+        "surroundings", {"enabled": [f"{link} {surroundings.BROUGHT}"]}, {"enabled": [link]}
+    )
+    assert said == []
+    _, said = sealed_again("surroundings", {}, {"enabled": [link, "/etc/systemd/system/y ->/z"]})
+    assert "/z" in "".join(said)
+
+
 def test_looks_that_list_the_rest_are_told_what_roles_have() -> None:
     kinds = ("file", "link", "directory", "unit", "mount", "user", "nft", "sysctl", "authorized_keys")
     assert known_keys((kind, "k") for kind in kinds) == {kind: ["k"] for kind in kinds}

@@ -19,7 +19,7 @@ from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.privilege import filed
 
 if TYPE_CHECKING:
-    from infra.drift.manifest import Manifest
+    from infra.drift.manifest import Entry, Manifest
     from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
 
@@ -324,6 +324,10 @@ class Surroundings(Everywhere):
             return words[1].replace("\\040", " ") in governed
         name = words[0].rpartition("/")[2]
         return words[0] in governed or (aspect == "enabled" and name in governed)
+
+    def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
+        """A link that was there by its package, which has forgotten its note of it."""
+        return aspect == "enabled" and f"{line} {BROUGHT}" in (before.want.get(aspect) or ())
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """What takes it away. A file that was there and says something else is changed back by hand."""
