@@ -256,7 +256,9 @@ DRIFTS = {
             "useradd --non-unique --uid 0 --gid 0 --no-create-home --shell /bin/sh toor",
             "useradd --create-home eve; usermod --shell /bin/sh eve && gpasswd --add eve sudo",
             "echo root:guess | chpasswd",
-            f"mkdir -p /home/eve/.ssh && echo '{NEW_KEY}' > /home/eve/.ssh/authorized_keys",
+            # Of nobody's account they would open nothing.
+            "useradd --create-home eve; usermod --shell /bin/sh eve && mkdir -p /home/eve/.ssh"
+            f" && echo '{NEW_KEY}' > /home/eve/.ssh/authorized_keys",
             "mkdir -p /etc/sudoers.d && echo 'eve ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/eve",
             "echo 'auth sufficient pam_permit.so' > /etc/pam.d/stranger",
             "mkdir -p /var/spool/cron/crontabs && echo '0 0 1 1 * true' > /var/spool/cron/crontabs/root",
