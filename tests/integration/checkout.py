@@ -70,6 +70,13 @@ class Checkout:
             YAML().dump({"config": {"causeway:cluster": dict(cluster)}}, file)
             file.write(text.removeprefix(without_salt(text)))
 
+    def override(self, name: str, **variables: Any) -> None:
+        """Set role variables of all nodes beside the declaration, in a file NAME; what it said is gone."""
+        file = self.folder / "inventories" / self.stack / "group_vars" / "all" / f"{name}.yml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("w") as opened:
+            YAML().dump(variables, opened)
+
     def start(
         self, *words: str, env: Mapping[str, str] | None = None, stdin: int = subprocess.DEVNULL
     ) -> "subprocess.Popen[str]":

@@ -31,7 +31,7 @@ ANSWER_S = 20
 """For Consul's answer: it may have asked a server that hangs, and would wait for minutes."""
 DETECTED_S = 60
 """For the agents to give up a server that hangs."""
-SETTINGS = "consul_check_interval_s: 5\nconsul_raft_multiplier: 3\n"
+SETTINGS = {"consul_check_interval_s": 5, "consul_raft_multiplier": 3}
 """Checks come quicker than by default, and a busy machine is no reason to look for another leader."""
 
 
@@ -47,18 +47,12 @@ def declared(checkout: Checkout) -> dict[str, Any]:
 def stack(checkout: Checkout) -> Checkout:
     """The stack, standing: its verification has passed."""
     checkout.declare(declared(checkout))
-    override(checkout, SETTINGS)
+    checkout.override("consul", **SETTINGS)
     commit(checkout.folder)
     started = time.monotonic()
     checkout.up()
     print(f"up with Consul on 5 nodes: {time.monotonic() - started:.0f} s")
     return checkout
-
-
-def override(checkout: Checkout, text: str) -> None:
-    file = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all" / "consul.yml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"---\n{text}")
 
 
 def consul(stack: Checkout, node: str, words: str) -> str:
@@ -322,7 +316,7 @@ def test_servers_are_restarted_one_at_a_time_the_leader_last(stack: Checkout) ->
     asks = f"while [ ! -e /run/enough ]; do {once}; done"
     asking = f"rm -f /run/enough /run/lost; nohup sh -c '{asks}' >/run/lost 2>&1 &"
     stack.on_node(CLIENT, "sh", "-c", asking)
-    override(stack, SETTINGS.replace("3", "4"))
+    stack.override("consul", **SETTINGS | {"consul_raft_multiplier": 4})
     play(stack)
     stack.on_node(CLIENT, "touch", "/run/enough")
     after = {name: started_at(stack, name) for name in (*SERVERS, CLIENT)}
@@ -342,7 +336,7 @@ def test_a_restart_is_refused_while_another_server_is_ill(stack: Checkout) -> No
     stack.on_node(ill, "systemctl", "stop", "consul")
     try:
         wait_for(lambda: not healthy(stack), "the stopped server to be missed")
-        override(stack, SETTINGS.replace("5", "6"))
+        stack.override("consul", **SETTINGS | {"consul_check_interval_s": 6})
         words = ("playbooks/roles.yml", "--tags=consul", "-i", f"inventories/{stack.stack}", "--limit", asked)
         refusal = stack.run("exec", "ansible-playbook", *words, expect=2)
         # It counts as ill at first, and is no server of theirs any more a little later.
@@ -385,7 +379,7 @@ def test_no_secret_is_anywhere_but_where_it_belongs(stack: Checkout) -> None:
 
 
 def test_after_all_that_it_is_as_declared(stack: Checkout) -> None:
-    override(stack, SETTINGS)
+    stack.override("consul", **SETTINGS)
     play(stack)
     stack.run("exec", "ansible-playbook", "playbooks/verify.yml", "-i", f"inventories/{stack.stack}")
     stack.run("exec", "causeway", "drift", stack.stack)

@@ -14,6 +14,8 @@ from tests.integration.checkout import ROOT, Checkout, commit
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "storage", "drift_watch", "verification")
 TOOLS = ("consul", "victoria-logs")
+AS_DECLARED = True
+"""Nothing beside what a user declares."""
 NODES = {
     f"{region}-{name}"
     for region in ("tokyo", "shanghai")

@@ -14,6 +14,8 @@ from tests.integration.checkout import Checkout, commit, said, two_regions
 from tests.patience import wait_for
 
 PROVES = ("drift", "drift_watch")
+AS_DECLARED = True
+"""Nodes watch themselves for drift as often as a user's do."""
 
 NODE, OTHER, THIRD = "tokyo-gpu-0", "shanghai-control-0", "tokyo-control-0"
 DRIFTED, ANSIBLE_FAILED = 3, 2
@@ -390,9 +392,7 @@ def test_a_role_that_was_not_sealed_is_converged_by_a_repair_and_by_up(standing:
 
 
 def test_a_changed_variable_makes_the_manifest_stale(standing: Checkout) -> None:
-    overrides = standing.folder / "inventories" / standing.stack / "group_vars" / "all"
-    overrides.mkdir(parents=True)
-    (overrides / "more.yml").write_text("base_sshd_max_auth_tries: 5\n")
+    standing.override("more", base_sshd_max_auth_tries=5)
     reports = scan(standing, expect=DRIFTED)
     assert {report["state"] for report in reports.values()} == {"stale"}
 

@@ -15,6 +15,8 @@ from tests.patience import wait_for
 from tests.seed import SEED
 
 PROVES = ("drift",)
+AS_DECLARED = True
+"""Nodes watch themselves for drift as often as a user's do, also while they are repaired."""
 
 MANIFEST = "/var/lib/causeway/manifest.json"
 A, B, C = "tokyo-gpu-0", "tokyo-control-0", "shanghai-control-0"
@@ -661,9 +663,7 @@ def test_a_roll_out_does_not_bless_what_no_task_of_it_made(
     assert after
     evil = "usermod -d /tmp/evil truth && echo evil = 1 >> /etc/truth/line.conf"
     drift(standing, A, evil)
-    overrides = standing.folder / "inventories" / standing.stack / "group_vars" / "all"
-    overrides.mkdir(parents=True)
-    (overrides / "more.yml").write_text("base_sshd_max_auth_tries: 5\n")
+    standing.override("more", base_sshd_max_auth_tries=5)
     text = standing.up()
     for line in (
         "user truth: home is /tmp/evil, expected ",

@@ -16,7 +16,6 @@ from subprocess import CalledProcessError
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from tests.integration.checkout import Checkout, commit, cut, two_regions
 from tests.patience import wait_for
@@ -27,6 +26,8 @@ PROVES = (
     *("logs", "log_store", "log_shipper"),
 )
 TOOLS = ("victoria-logs",)
+AS_DECLARED = True
+"""What is shown and told of drift is as fresh as a user's."""
 HEARERS = {"tokyo": "tokyo-gpu-0", "shanghai": "shanghai-control-0"}
 """Region → the node with a receiver of its alerts, and of all others'."""
 SERVERS = {"tokyo": "tokyo-control-0", "shanghai": "shanghai-control-0"}
@@ -125,10 +126,7 @@ def declaration(checkout: Checkout) -> dict[str, Any]:
 def stack(checkout: Checkout) -> Checkout:
     """A stack with monitoring that stands, its receivers listening."""
     checkout.declare(declaration(checkout))
-    own = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all"
-    own.mkdir(parents=True)
-    with (own / "rules.yml").open("w") as file:
-        YAML().dump({"prometheus_own_rules": OWN_RULES}, file)
+    checkout.override("rules", prometheus_own_rules=OWN_RULES)
     commit(checkout.folder)
     refused = checkout.run("up", checkout.stack, expect=2)
     assert "monitoring.receivers[0].url_secret: names the secret hook-tokyo" in refused

@@ -11,6 +11,8 @@ from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, commit, region, said
 
 PROVES = ("local",)
+AS_DECLARED = True
+"""The clone is the older version's for a while, and what it is given beside would come and go."""
 
 OLDER = "7ec3ff2"
 """The oldest version whose stacks are still taken over; it moves with each release."""

@@ -38,9 +38,7 @@ def machines(checkout: Checkout) -> Checkout:
     tokyo["fabric"] = FABRIC
     tokyo["pools"][1] |= {"count": 2, "node_kind": "vm", "nics": len(RAILS)}
     checkout.declare(cluster)
-    overrides = checkout.folder / "inventories" / checkout.stack / "group_vars" / "all"
-    overrides.mkdir(parents=True)
-    (overrides / "perftest.yml").write_text("roce_extra_packages: [ibverbs-utils, perftest]\n")
+    checkout.override("perftest", roce_extra_packages=["ibverbs-utils", "perftest"])
     commit(checkout.folder)
     checkout.run("exec", "causeway", "image", "build", POOL, "--stack", checkout.stack)
     checkout.up()
