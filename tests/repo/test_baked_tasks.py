@@ -18,7 +18,7 @@ from infra.checks import load
 from infra.images.recipe import baked, own_of_hosts, reach, recipe_of
 from infra.inventory.groups import inventory_data
 from infra.inventory.roles import role_hosts, role_order
-from infra.inventory.steps import BLOCK, TAG, Step, words_in
+from infra.inventory.steps import BLOCK, TAG, Step, steps, words_in
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
@@ -34,6 +34,10 @@ NOT_BAKED = {
     ): "which packages those are depends on the gateway's own links",
 }
 """Tasks that install packages on the host alone, and why."""
+NOT_BAKED_THERE = {
+    ("ceph", "Install HAProxy"): "which nodes have a manager is no part of an image",
+}
+"""Likewise, of what is baked elsewhere: the role that includes it, and why."""
 MODULES = {
     "ansible.builtin.apt": "packages",
     "ansible.builtin.copy": "a text, by `content`: a file of the role would be no part of the image's name",
@@ -47,6 +51,7 @@ NEVER = ("notify", "delegate_to", "run_once", "no_log", "become_user", "async")
 UNSEEN = {
     "base": {"Install what the role needs, with fresh package lists"},  # a rescue
     "prometheus": {"Install the package"},  # brought by an include
+    "registry": {"Install HAProxy"},  # likewise
 }
 """Baked tasks that `--list-tasks` does not show."""
 DECLARATIONS = ("Pulumi.local.yaml", *(f"examples/{name}" for name in ("training-two-planes.yaml",)))
@@ -79,6 +84,17 @@ def test_every_package_is_baked_or_says_why_not() -> None:
     found = {(role, name): tagged for role, name, tagged in package_tasks()}
     assert {task for task, tagged in found.items() if not tagged} == NOT_BAKED.keys()
     assert len(found) > 12
+
+
+def test_what_a_helper_installs_is_baked_where_it_is_included() -> None:
+    """What an include brings is baked only where the include has the tag as well."""
+    missed = {
+        (role, str(step.task["name"]))
+        for role in role_order()
+        for step in steps(role)
+        if "ansible.builtin.apt" in step.task and TAG in step.task.get("tags", ()) and not step.baked
+    }
+    assert missed == NOT_BAKED_THERE.keys()
 
 
 @pytest.mark.parametrize("pair", BAKED, ids=named)
