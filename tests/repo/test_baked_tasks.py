@@ -36,6 +36,7 @@ NOT_BAKED = {
 """Tasks that install packages on the host alone, and why."""
 NOT_BAKED_THERE = {
     ("ceph", "Install HAProxy"): "which nodes have a manager is no part of an image",
+    ("ipmi_exporter", "Install the package"): "whether a machine has a BMC is no part of an image",
 }
 """Likewise, of what is baked elsewhere: the role that includes it, and why."""
 MODULES = {
@@ -95,6 +96,14 @@ def test_what_a_helper_installs_is_baked_where_it_is_included() -> None:
         if "ansible.builtin.apt" in step.task and TAG in step.task.get("tags", ()) and not step.baked
     }
     assert missed == NOT_BAKED_THERE.keys()
+
+
+@pytest.mark.parametrize("role", role_order())
+def test_no_baked_task_waits_for_what_only_an_unbaked_one_finds(role: str) -> None:
+    """There it is undefined, and the image is never made."""
+    every = steps(role)
+    asked = {word for step in every if step.baked for word in words_in(list(step.conditions))}
+    assert not [step for step in every if step.task.get("register") in asked and not step.baked]
 
 
 @pytest.mark.parametrize("pair", BAKED, ids=named)
