@@ -19,7 +19,7 @@ from infra.ground.groups import group_name
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.overrides import Overrides, overrides
 from infra.inventory.roles import role_hosts, role_order, roles_within
-from infra.inventory.steps import read_yaml
+from infra.inventory.steps import read_yaml, words_in
 from infra.stack import secret_file
 
 Fingerprint = Callable[[str, str], str]
@@ -37,6 +37,10 @@ COMPUTED: Mapping[str, Callable[[], str]] = {
     ),
 }
 """Lookup plugins of roles that answer with something of ours → what that is today."""
+LOGIN = "ansible_user"
+"""The login user. No role says that it has it, for it is Ansible's: an input of those that read it."""
+READ_FROM = ("tasks", "handlers", "templates", "defaults", "vars")
+"""Folders of a role in which a variable is read by its name."""
 FROM_A_NODE = "from a node"
 """Instead of a node's secret's fingerprint: a roll-out knows what is in it only once its role has run."""
 
@@ -126,7 +130,15 @@ def sources_of(role: str) -> Sources:
     }
     beside = value_hash([role, _play(role), _settings(), computed])
     digest = value_hash([tree_hash(*(f"roles/{each}" for each in used)), beside])
-    return Sources(digest, beside, frozenset(name for each in used for name in options(each)))
+    variables = frozenset(name for each in used for name in options(each))
+    return Sources(digest, beside, variables | ({LOGIN} if any(map(_reads_login, used)) else set()))
+
+
+def _reads_login(role: str) -> bool:
+    """Whether a role's own files name the login user."""
+    folders = (ROOT / "roles" / role / folder for folder in READ_FROM)
+    files = (file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())
+    return any(LOGIN in words_in(file.read_text(errors="replace")) for file in files)
 
 
 def options(role: str) -> list[str]:

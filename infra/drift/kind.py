@@ -202,6 +202,10 @@ class Kind:
         """The entry to seal, with what was sealed before wherever it would bless what no task made."""
         return entry if before.want == entry.want else run.accounted(before, entry, turn)
 
+    def inherited(self, run: HostSeal, entry: Entry, gone: list[Entry]) -> dict[str, Any]:
+        """What is sealed of a thing, with what it is to know of those that are no entries any more."""
+        return dict(entry.want)
+
     # Saying and repairing
 
     def reads(self, path: str) -> bool:

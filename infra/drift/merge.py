@@ -125,9 +125,10 @@ class HostSeal:
         inputs: Mapping[str, str],
         identity: str = "",
         tasks_of: TasksOf = lambda _role: {},
+        way_in: str = "",
     ) -> None:
         self.stack, self.host, self.records, self.inputs = stack, host, records, inputs
-        self.identity, self.tasks_of = identity, tasks_of
+        self.identity, self.tasks_of, self.way_in = identity, tasks_of, way_in
         self.manifest = load_manifest(stack, host) or Manifest(host=host)
         self.claims = [(role, claim) for role, record in records.items() for claim in record["claims"]]
         self.same: dict[tuple[str, str], list[Record]] = {}
@@ -195,11 +196,32 @@ class HostSeal:
             entry = self._settled(role, claim, found)
             self.settled.setdefault(claim["key"], []).append(entry)
             sealed[role].append(entry.model_copy(update={"tasks": claim["tasks"]}))
+        before = self.entries()
         for role, record in self.records.items():
             self._file(role, record, sealed[role], problems[role])
         self._share(sealed)
+        self._hand_over(before)
         for role, part in self.manifest.roles.items():
             part.declared = role in self.inputs
+
+    def entries(self) -> list[Entry]:
+        """All that is sealed of the host."""
+        return [entry for part in self.manifest.roles.values() for entry in part.entries]
+
+    def _hand_over(self, before: list[Entry]) -> None:
+        """What was known of things that are no entries any more, to what looks at all that is none.
+
+        The task of that look may have been left out of the run.
+        """
+        standing = self.entries()
+        stay = {(entry.kind, entry.key) for entry in standing}
+        gone = [entry for entry in before if (entry.kind, entry.key) not in stay]
+        for entry in standing if gone else ():
+            entry.want = kind_of(entry.kind, entry.key).inherited(self, entry, gone)
+
+    def is_way_in(self, key: str) -> bool:
+        """Whether a line has the key by which this stack gets in: nobody else's, wherever it stands."""
+        return bool(self.way_in) and self.way_in in key.split()
 
     def _take_machine(self, machine: str) -> None:
         """Start afresh for a new node under an old name. The node's own word is not enough for that."""

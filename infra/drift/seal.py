@@ -6,6 +6,7 @@ import asyncio
 import posixpath
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,9 +15,9 @@ from infra.drift.journal import keep_changes
 from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal, Record
 from infra.drift.task_inputs import TaskInputs
-from infra.drift.trip import TripError, Trips, execute, failure_of
+from infra.drift.trip import TripError, Trips, execute, failure_of, login_by
 from infra.errors import CausewayError, one_line, sentence, why
-from infra.ground.contract import load_contract
+from infra.ground.contract import Contract, load_contract
 from infra.ground.identities import load_identities
 from infra.stack import contract_file
 
@@ -66,7 +67,8 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
         async with gate:
             try:
                 identity = identities.get(host, "")
-                seal = HostSeal(stack, host, records, inputs[host], identity, partial(tasks.of, host))
+                key = way_in(contract, host)
+                seal = HostSeal(stack, host, records, inputs[host], identity, partial(tasks.of, host), key)
                 left_s = deadline - time.monotonic()
                 error: TripError | None = TripError(f"its turn had not come after {LIMIT_S} s", reached=False)
                 if left_s > 0:
@@ -83,6 +85,13 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     for part in ([host for host in recorded if host not in last], last):
         await asyncio.gather(*(one(host, recorded[host]) for host in part))
     return problems
+
+
+def way_in(contract: Contract, host: str) -> str:
+    """The fingerprint of the key by which a host is reached; empty where it may be any of an agent's."""
+    with suppress(CausewayError):  # whoever opens the connection says what is wrong with it
+        return login_by(contract, host)[1]
+    return ""
 
 
 def waits_for_others(record: Record) -> bool:

@@ -266,7 +266,11 @@ async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:
 
 def login_of(stack: str, host: str) -> tuple[str, str]:
     """The user that logs in to a host, and the key's fingerprint. CausewayError when it cannot be read."""
-    contract = load_contract(contract_file(stack))
+    return login_by(load_contract(contract_file(stack)), host)
+
+
+def login_by(contract: Contract, host: str) -> tuple[str, str]:
+    """The same, by a contract."""
     region = contract.regions[contract.region_of(host)]
     if not region.ssh_private_key_file:
         return region.ssh_user, ""  # any key of the agent's: nobody knows which will be taken next time
@@ -305,6 +309,7 @@ async def execute(
         raise TripError(f"the connection broke: {error}", reached=True) from None
 
 
+@cache
 def _fingerprint(path: Path) -> str:
     public = path.with_name(f"{path.name}.pub")
     if not path.exists() and public.exists():  # the agent has the private half

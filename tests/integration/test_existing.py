@@ -190,6 +190,16 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
 ) -> None:
     declared = declaration(checkout, machines)
     declared["regions"][0]["provider"]["ssh_user"] = "admin"
+    checkout.declare(declared)  # and no key of the user's any more
+    printed = checkout.up()
+    assert "0 failed, 0 unreachable" in printed
+    revoked = [line for line in printed.splitlines() if "not repaired by the roles" in line]
+    assert all("keys added: " in line and "night@desk" in line for line in revoked)
+    named = {line.count("/home/admin/.ssh/authorized_keys") for line in revoked}
+    assert named == {1}, "the key that was taken out of the declaration, and not the stack's own"
+    for name in NAMES:
+        machines.on(name, "sed", "-i", "/night@desk/d", "/home/admin/.ssh/authorized_keys")
+    assert "2 clean" in checkout.run("exec", "causeway", "drift", checkout.stack)
     checkout.declare(declared | {"discovery": {"kind": "consul"}})
     assert "0 failed, 0 unreachable" in checkout.up()
     all_is_fine(checkout)

@@ -9,15 +9,15 @@ from jinja2 import Environment, meta
 from ruamel.yaml import YAML
 
 from infra import capabilities
-from infra.drift.inputs import options
+from infra.drift.inputs import options, sources_of
 from infra.inventory.roles import role_order, roles_within
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
 HOST = {"inventory_hostname", "ansible_host"}
 """Which machine it is."""
-REACHED = {"ansible_user", "ansible_connection", "ansible_ssh_pass", "ansible_password"}
-"""How it is reached."""
+REACHED = {"ansible_connection", "ansible_ssh_pass", "ansible_password"}
+"""How it is reached, beside the login user, which is an input."""
 ANSIBLES = {
     *("ansible_facts", "ansible_managed", "ansible_playbook_python"),
     *("inventory_dir", "item", "omit", "role_path"),
@@ -105,8 +105,9 @@ def variables_of(role: str) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_reads_its_own_variables_only(role: str) -> None:
     found, bound = variables_of(role)
-    own = {name for each in roles_within(role) for name in options(each)}
-    foreign = found - bound - own - HOST - REACHED - ANSIBLES - TOLD - OTHERS - FUNCTIONS
+    foreign = (
+        found - bound - sources_of(role).variables - HOST - REACHED - ANSIBLES - TOLD - OTHERS - FUNCTIONS
+    )
     assert foreign == set(), f"{role}: declare it in argument_specs, or it is not run again when it changes"
 
 

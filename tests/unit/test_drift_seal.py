@@ -54,9 +54,10 @@ def seal(
     inputs: str = "i1",
     machine: str = "m1",
     identity: str = "instance 1",
+    way_in: str = "",
 ) -> HostSeal:
     """One run of the roles in `records`, whose claims the probe answers with `values`, in order."""
-    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs), identity)
+    made = HostSeal("s", "node", records, dict.fromkeys(records, inputs), identity, way_in=way_in)
     made.merge({"machine": machine, "values": list(values)})
     save_manifest("s", made.manifest)
     return made
@@ -305,6 +306,45 @@ def test_keys_that_were_known_stay_known_when_no_task_has_their_file_any_more() 
     made = seal({"base": record(ROOTS)}, {"keys": [f"{KEYS}: a", f"{KEYS}: stack"]}, inputs="i2")
     assert wants() == {("authorized_keys", "root"): {"keys": [f"{KEYS}: stack"]}}
     assert made.not_repaired == [f"{KEYS}: a in root"], "it was taken out of the declaration"
+
+
+ADMINS = "/home/admin/.ssh/authorized_keys"
+HARDEN, LET_IN = "base : Harden sshd", "base : Let keys in"
+OTHERS = claim("privilege", "root", aspects=["keys"], task=HARDEN, tasks=[HARDEN])
+GIVEN = claim("authorized_keys", ADMINS, how={"own": ["revoked"], "taken": []}, task=LET_IN, tasks=[LET_IN])
+BEFORE: tuple[dict[str, Any], ...] = ({"keys": []}, {"keys": ["SHA256:stack", "colleague", "revoked"]})
+"""What is found while the login user is given keys: none in files that are no entries."""
+
+
+@pytest.mark.parametrize("looked_anew", [True, False])
+def test_a_login_users_keys_stay_known_when_no_task_gives_it_keys_any_more(*, looked_anew: bool) -> None:
+    """Whether or not the run looked at all other keys anew: the roll-out may have left that task out."""
+    seal({"base": record(OTHERS, GIVEN)}, *BEFORE)
+    found = [f"{ADMINS}: {key}" for key in ("SHA256:stack", "colleague", "revoked", "stranger")]
+    if looked_anew:
+        made = seal({"base": record(OTHERS)}, {"keys": found}, inputs="i2")
+        told = f"{ADMINS}: revoked, {ADMINS}: stranger"
+        assert made.not_repaired == [f"privilege root: keys: {told}"]
+    else:
+        seal({"base": record(left_out=[HARDEN])}, inputs="i2")
+    assert wants()["privilege", "root"] == {"keys": [f"{ADMINS}: SHA256:stack", f"{ADMINS}: colleague"]}
+
+
+def test_the_key_by_which_the_stack_gets_in_is_nobody_elses_wherever_it_comes_to_stand() -> None:
+    line = f"{ADMINS}: ssh-ed25519 SHA256:stack causeway s"
+    seal({"base": record(OTHERS)}, {"keys": []}, way_in="SHA256:stack")
+    found = {"keys": [f"{ADMINS}: ssh-ed25519 SHA256:stacks eve", line]}
+    made = seal({"base": record(OTHERS)}, found, inputs="i2", way_in="SHA256:stack")
+    assert wants()["privilege", "root"] == {"keys": [line]}
+    assert made.not_repaired == [f"privilege root: keys: {found['keys'][0]}"]
+
+
+def test_the_key_by_which_the_stack_gets_in_is_known_when_it_is_declared_no_more() -> None:
+    seal(
+        {"base": keys("SHA256:stack", "leaver")}, {"keys": ["SHA256:stack", "leaver"]}, way_in="SHA256:stack"
+    )
+    seal({"base": keys()}, {"keys": ["SHA256:stack", "leaver"]}, inputs="i2", way_in="SHA256:stack")
+    assert wants()["authorized_keys", KEYS] == {"keys": ["SHA256:stack"]}
 
 
 def test_a_strangers_drop_in_is_not_blessed_by_a_restart() -> None:

@@ -135,6 +135,13 @@ def test_a_declared_value_runs_the_roles_that_read_it(contract: Contract) -> Non
     assert on(before, "roce") <= marking <= on(before, "roce", "wan_gateway", region="tokyo")
 
 
+@pytest.mark.usefixtures("checkout")
+def test_another_login_user_runs_the_roles_that_read_it(contract: Contract) -> None:
+    before = role_inputs(contract, {})
+    login = contract_of(lambda data: data["regions"][-1]["provider"].update(ssh_user="ada"))
+    assert changed(before, role_inputs(login, {})) == on(before, "base", region="hall")
+
+
 KNOW_OTHERS = {"prometheus", "nfs_server", "ceph", "ceph_client", "wan_gateway"}
 """Roles that let nodes in, ask them, are one of a few, or go to each of these: their variables name them."""
 

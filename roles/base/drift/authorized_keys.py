@@ -108,8 +108,8 @@ class AuthorizedKeys(Kind):
         old, new, own = set(before.want["keys"]), set(entry.want["keys"]), set(entry.how["own"])
         given_up = set(before.how.get("own", ())) - own
         if account := not entry.key.startswith("/"):
-            old |= _keys_in_files(run.manifest)
-        strangers = (new - old - own) | (new & given_up)
+            old |= keys_in_files(run, run.entries())
+        strangers = {key for key in (new - old - own) | (new & given_up) if not run.is_way_in(key)}
         lost = set() if account else old - new - given_up - set(entry.how["taken"])
         if strangers or lost:
             run.not_repaired.append(f"{', '.join(sorted(strangers | lost))} in {entry.key}")
@@ -124,12 +124,19 @@ class AuthorizedKeys(Kind):
             found.added_keys.setdefault(path, []).append(key)
 
 
-def _keys_in_files(manifest: Manifest) -> set[str]:
-    """The keys in files that were sealed as entries of their own, as an account shows them; no task's."""
-    entries = [entry for part in manifest.roles.values() for entry in part.entries]
-    files = [entry for entry in entries if entry.kind == "authorized_keys" and entry.key.startswith("/")]
-    known = ((file, key) for file in files for key in file.want["keys"])
-    return {f"{file.key}: {key}" for file, key in known if key not in file.how.get("own", ())}
+def key_files(entries: list[Entry]) -> list[Entry]:
+    """The files of keys that are entries of their own."""
+    return [entry for entry in entries if entry.kind == "authorized_keys" and entry.key.startswith("/")]
+
+
+def keys_in_files(run: HostSeal, entries: list[Entry]) -> set[str]:
+    """The keys that were sealed in such files, as an account shows them. Of tasks' own the way in alone."""
+    known = ((file, key) for file in key_files(entries) for key in file.want["keys"])
+    return {
+        f"{file.key}: {key}"
+        for file, key in known
+        if key not in file.how.get("own", ()) or run.is_way_in(key)
+    }
 
 
 KINDS = (

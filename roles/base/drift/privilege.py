@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Found, How, is_list
 from infra.drift.kinds.effective import files_below, is_packaged, lines_of
@@ -18,12 +18,12 @@ from infra.drift.kinds.slow import slow
 from infra.drift.kinds.unit import DPKG_INFO, is_brought, owners_of
 from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
-from roles.base.drift.authorized_keys import key_files_of, keys_in
+from roles.base.drift.authorized_keys import key_files, key_files_of, keys_in, keys_in_files
 from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.sshd import FILES, matching
 
 if TYPE_CHECKING:
-    from infra.drift.manifest import Manifest
+    from infra.drift.manifest import Entry, Manifest
     from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
 
@@ -216,7 +216,7 @@ class Privilege(Everywhere):
         """An account or a file that a task governs."""
         governed = run.governed()
         if aspect == "keys":
-            return line.partition(": ")[0] in governed
+            return self._is_known(run, line, governed)
         words = line.split()
         if any(kind == "package" for kind, _ in run.changed) and (
             line.startswith("/etc/pam.d/common-") or (words[1] == "uid" and 0 < int(words[2]) < FIRST_PERSON)
@@ -224,6 +224,20 @@ class Privilege(Everywhere):
             return True  # what a role's packages bring along
         name = line.rpartition(" ")[0] if aspect in (*FILED, "setuid") else words[0]
         return name in governed
+
+    def _is_known(self, run: HostSeal, line: str, governed: set[str]) -> bool:
+        """A key of a file that a task wrote; of one that was given keys, those that were sealed there."""
+        path, _, key = line.partition(": ")
+        if run.is_way_in(key):
+            return True
+        sealed = run.entries()
+        given_keys = path in {file.key for file in key_files(sealed)}
+        return line in keys_in_files(run, sealed) if given_keys else path in governed
+
+    def inherited(self, run: HostSeal, entry: Entry, gone: list[Entry]) -> dict[str, Any]:
+        """With the keys of an account to which no task gives keys any more."""
+        known = keys_in_files(run, gone)
+        return {**entry.want, "keys": sorted({*entry.want["keys"], *known})} if known else dict(entry.want)
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """What takes it away. A file that was there and says something else is changed back by hand."""
