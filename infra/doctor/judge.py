@@ -6,7 +6,7 @@ Here stands what concerns every machine; what concerns one capability stands in 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from infra.doctor.sites import Question, unanswered
-from infra.doctor.wanted import looks_of
+from infra.doctor.wanted import Port, looks_of
 from infra.ground.contract import Contract
 from infra.ground.machine import (
     Finding,
@@ -34,7 +34,7 @@ CLOCK_STEP_S = 1.0
 MOST_FINDINGS = 100
 """Of one machine, which may say whatever it likes."""
 NOT_SEEN = "see what keeps it from answering there, and look again"
-Ports = Sequence[tuple[str, int, int, str]]
+Ports = Sequence[Port]
 
 
 def judge(
@@ -162,7 +162,7 @@ def _network(contract: Contract, host: str, ports: Ports, machine: Machine) -> I
         yield fine("address", f"{home[1]} on {home[0]}")
     else:
         says = "no interface has the declared address"
-        services = sorted({name for *_, name in ports} - {"ssh", "ntp"})
+        services = sorted({one.name for one in ports if not one.loopback} - {"ssh", "ntp"})
         if services:
             do = f"declare the address that it has itself: {some(services, 4)} are to listen there"
             yield impossible("address", says, do)
@@ -223,16 +223,26 @@ def _files(
 def _ports(looks: Mapping[str, Look], ports: Ports, machine: Machine) -> Iterator[Finding]:
     """What is taken that something of ours is to have."""
     may = {name: set(programs) for look in looks.values() for name, programs in look.holders.items()}
+    freed = {name: text for look in looks.values() for name, text in look.freed.items()}
+    unopened = {name for look in looks.values() for name in look.unopened(machine)}
+    opened = [port for port in ports if port.name not in unopened]
     for one in machine.listening:
-        wanting = [
-            name
-            for protocol, first, last, name in ports
-            if one.protocol == protocol and first <= one.port <= last
-        ]
-        if not wanting or one.ours or any(one.program in may.get(name, ()) for name in wanting):
+        wanting = [port for port in opened if _meets(port, one)]
+        names = [port.name for port in wanting]
+        if not wanting or one.ours or any(one.program in may.get(name, ()) for name in names):
             continue
-        says = f"{one.protocol.upper()} port {one.port}, for {some(wanting, 3)}, is taken by {_holder(one)}"
-        yield in_the_way("ports", says, "stop it there, or give it another port")
+        where = " on 127.0.0.1" if all(port.loopback for port in wanting) else ""
+        says = (
+            f"{one.protocol.upper()} port {one.port}{where}, for {some(names, 3)}, is taken by {_holder(one)}"
+        )
+        do = next((freed[name] for name in names if name in freed), "stop it there, or give it another port")
+        yield in_the_way("ports", says, do)
+
+
+def _meets(port: Port, one: Listener) -> bool:
+    """Whether what listens has a port that something of ours is to have."""
+    near = one.loopback or not port.loopback
+    return near and one.protocol == port.protocol and port.first <= one.port <= port.last
 
 
 def _holder(one: Listener) -> str:

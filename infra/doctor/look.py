@@ -34,6 +34,9 @@ LINE_CHARS = 160
 HEAD_BYTES = 400
 LARGE_BYTES = 1 << 20
 LISTENS, UNCONNECTED = "0A", "07"
+LOOPBACK = bytes((127, 0, 0, 1))
+MAPPED = bytes(10) + b"\xff\xff"
+"""Before an IPv4 address, in an IPv6 one."""
 HELD_UNIT = re.compile(r"([^/\n]+\.(?:service|socket|scope))\s*$", re.MULTILINE)
 CLOUD = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg", "/var/lib/cloud/instance/cloud-config.txt")
 
@@ -260,29 +263,39 @@ def telling(path: str) -> list[str]:
 
 def ports(request: dict[str, Any]) -> dict[str, Any]:
     """Who listens at the ports in question."""
-    wanted = {(protocol, port) for protocol, a, b in request["ports"] for port in range(a, b + 1)}
-    taken: dict[tuple[str, int], str] = {}
+    wanted = {(protocol, port, near) for protocol, a, b, near in request["ports"] for port in range(a, b + 1)}
+    taken: dict[tuple[str, int, bool], str] = {}
     for table, protocol in (("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")):
         for line in text_of("/proc/net/" + table, "").splitlines()[1:]:
             words = line.split()
-            port = int(words[1].rpartition(":")[2], 16)
+            address, _, hexed = words[1].rpartition(":")
+            port, loopback = int(hexed, 16), takes_loopback(address)
             listens = LISTENS if protocol == "tcp" else UNCONNECTED
-            if words[3] == listens and (protocol, port) in wanted:
-                taken.setdefault((protocol, port), words[9])
+            asked = (protocol, port, False) in wanted or (loopback and (protocol, port, True) in wanted)
+            if words[3] == listens and asked:
+                taken.setdefault((protocol, port, loopback), words[9])
     holders = holding(set(taken.values())) if taken else {}
     found = []
-    for (protocol, port), inode in sorted(taken.items())[:SOME_ITEMS]:
+    for (protocol, port, loopback), inode in sorted(taken.items())[:SOME_ITEMS]:
         program, unit = holders.get(inode, ("", ""))
         found.append(
             {
                 "protocol": protocol,
                 "port": port,
+                "loopback": loopback,
                 "program": program,
                 "unit": unit,
                 "ours": is_our_unit(request, unit),
             }
         )
     return {"listening": found}
+
+
+def takes_loopback(address: str) -> bool:
+    """Whether a socket's address, as /proc has it, is 127.0.0.1 or stands for all."""
+    parts = (int(address[at : at + 8], 16).to_bytes(4, sys.byteorder) for at in range(0, len(address), 8))
+    data = b"".join(parts)
+    return not any(data) or data in (LOOPBACK, MAPPED + LOOPBACK)
 
 
 def holding(inodes: set[str]) -> dict[str, tuple[str, str]]:

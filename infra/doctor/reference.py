@@ -47,7 +47,7 @@ def table() -> str:
 def _rows(
     contract: Contract, endpoints: Iterable[Endpoint], names: dict[str, str]
 ) -> Iterator[tuple[str, ...]]:
-    for one in endpoints:
+    for one in (each for each in endpoints if each.network != "loopback"):
         listening, asking = (_regions(contract, hosts) for hosts in (one.on, one.sources))
         yield (
             _generic(one.name, names),

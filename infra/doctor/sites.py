@@ -44,7 +44,7 @@ def openings(
 ) -> list[Opening]:
     """All that has to be open, by the name of what listens."""
     rows = []
-    for one in endpoints:
+    for one in (each for each in endpoints if each.network != "loopback"):
         listening, asking = _places(contract, one.on), _places(contract, one.sources)
         if not listening or not asking:
             continue

@@ -1,7 +1,7 @@
 """What is asked of each machine: all that its roles would meet there, told from roles and capabilities."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from infra import capabilities
 from infra.doctor.sites import Question
@@ -18,6 +18,17 @@ COMMON_UNITS = (
     "firewalld.service",
 )
 DISKS = ("/", "/var", "/var/log")
+
+
+class Port(NamedTuple):
+    """Ports on which something of ours is to listen."""
+
+    protocol: str
+    first: int
+    last: int
+    name: str
+    loopback: bool
+    """On 127.0.0.1 alone."""
 
 
 def roles_of(contract: Contract) -> dict[str, tuple[str, ...]]:
@@ -47,7 +58,7 @@ def requests_of(
         }
         requests[host] = {
             **common[roles[host]],
-            "ports": [[protocol, first, last] for protocol, first, last, _ in ports[host]],
+            "ports": [[one.protocol, one.first, one.last, one.loopback] for one in ports[host]],
             "programs": programs,
             "sites": [[question.address, question.port] for question in questions.get(host, ())],
         }
@@ -73,15 +84,20 @@ def looks_of(roles: Iterable[str]) -> dict[str, Look]:
     return {name: look for name, look in capabilities.looks().items() if name in having}
 
 
-def ports_of(contract: Contract, endpoints: Iterable[Endpoint]) -> dict[str, list[tuple[str, int, int, str]]]:
-    """Host → protocol, first and last port, and name of what is to listen there.
+def ports_of(contract: Contract, endpoints: Iterable[Endpoint]) -> dict[str, list[Port]]:
+    """Host → what is to listen there.
 
     Not what gateways have at the ends of links: their role's own look answers for that.
     """
-    found: dict[str, list[tuple[str, int, int, str]]] = {host: [] for host in contract.hosts}
+    found: dict[str, list[Port]] = {host: [] for host in contract.hosts}
     for one in (each for each in endpoints if each.network != "wan"):
         protocols = [protocol for protocol in one.protocols if protocol in ("tcp", "udp")]
-        ranges = [(each, ports.first, ports.last, one.name) for ports in one.ports for each in protocols]
+        loopback = one.network == "loopback"
+        ranges = [
+            Port(each, ports.first, ports.last, one.name, loopback)
+            for ports in one.ports
+            for each in protocols
+        ]
         for host in contract.members(one.on):
             found[host] += ranges
     return found

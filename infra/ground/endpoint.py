@@ -10,8 +10,9 @@ from typing import Literal
 TrafficClass = Literal["management", "scheduler", "replication", "scavenger"]
 """As `wan_links[].classes` has them."""
 Protocol = Literal["tcp", "udp", "vrrp", "esp", "icmp"]
-Network = Literal["management", "fabric", "wan"]
-"""`wan`: the addresses at which links end."""
+Network = Literal["management", "fabric", "wan", "loopback"]
+"""`wan`: the addresses at which links end. `loopback`: 127.0.0.1 of each node, declared for who looks whether
+the port is free there; nobody else can ask it, so nothing has to be open."""
 
 
 @dataclass(frozen=True)

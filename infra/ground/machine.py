@@ -117,6 +117,8 @@ class Listener(Answered):
 
     protocol: Literal["tcp", "udp"]
     port: int = Field(ge=0, le=65535)
+    loopback: bool = True
+    """Whether it has the port on 127.0.0.1, there alone or on all addresses."""
     program: Word = ""
     unit: Word = ""
     ours: bool = False
@@ -199,6 +201,10 @@ def _no_program(_contract: Contract, _host: str) -> Mapping[str, Program]:
     return {}
 
 
+def _none(_machine: Machine) -> Iterable[str]:
+    return ()
+
+
 def _nothing(_contract: Contract, _host: str) -> Iterable[str]:
     return ()
 
@@ -218,6 +224,10 @@ class Look:
     """Role → its own look; it answers for all files that the role writes."""
     holders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Endpoint → programs that may have its port: the role takes them over."""
+    freed: Mapping[str, str] = field(default_factory=dict)
+    """Endpoint → what helps where its port is taken, if no other port does."""
+    unopened: Callable[[Machine], Iterable[str]] = _none
+    """Endpoints that the roles do not open on such a machine."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """File that a role writes → how what it says now is kept."""
     kept: Callable[[Contract, str], Iterable[str]] = _nothing

@@ -84,6 +84,8 @@ def test_a_machine_that_is_well_is_fine() -> None:
     }
 
 
+UNBOUND = {"protocol": "udp", "port": 53, "program": "unbound", "unit": "unbound.service"}
+RESOLVED = {"systemd-resolved.service": {"active": True, "enabled": True, "ours": False}}
 CASES: list[tuple[Grade, str, dict[str, Any]]] = [
     (Grade.IMPOSSIBLE, "OS: Rocky Linux 9: roles need", {"os_id": "rocky", "os_name": "Rocky Linux 9"}),
     (Grade.IN_THE_WAY, "OS: Debian GNU/Linux 13 (trixie): roles are", {"os_codename": "forky"}),
@@ -166,6 +168,11 @@ CASES: list[tuple[Grade, str, dict[str, Any]]] = [
         "ports: TCP port 8301, for consul-gossip, is taken by python3 (web.service)",
         {"listening": [{"protocol": "tcp", "port": 8301, "program": "python3", "unit": "web.service"}]},
     ),
+    (
+        Grade.IN_THE_WAY,
+        "ports: UDP port 53 on 127.0.0.1, for consul-stub, is taken by unbound (unbound.service)",
+        {"listening": [UNBOUND]},
+    ),
     (Grade.IMPOSSIBLE, "wan_gateway: frr.conf is", {"obstacles": {"wan_gateway": ["frr.conf is theirs"]}}),
     (Grade.IN_THE_WAY, "not seen: units: it hangs", {"unseen": {"units": "it hangs"}}),
 ]  # fmt: skip
@@ -186,6 +193,9 @@ NOTHING: list[dict[str, Any]] = [
     {"listening": [{"protocol": "tcp", "port": 8301, "program": "consul", "unit": "c", "ours": True}]},
     {"listening": [{"protocol": "tcp", "port": 22, "program": "sshd", "unit": "ssh.service"}]},
     {"listening": [{"protocol": "udp", "port": 22, "program": "strange"}]},
+    {"listening": [UNBOUND | {"loopback": False}]},
+    {"listening": [UNBOUND | {"program": "dnsmasq", "unit": "causeway-dns.service", "ours": True}]},
+    {"listening": [UNBOUND], "units": RESOLVED},
     {"lines": {"/etc/hosts": ["127.0.1.1 tokyo-control-0.lan tokyo-control-0", f"{ADDRESS} tokyo-control-0",
                               "::1 localhost ip6-localhost", "ff02::1 ip6-allnodes"]}},
     {"clock_s": 1000.9},
@@ -428,6 +438,26 @@ def test_one_machine_of_a_region_asks_others_where_no_gateway_of_ours_makes_the_
         ("shanghai-control-0", "ssh"), ("shanghai-control-0", "consul-wan"),
     }  # fmt: skip
     assert "ntp" not in {one.endpoint for one in asked["tokyo-control-0"]}, "UDP cannot be asked"
+
+
+def test_a_name_server_is_in_the_way_only_where_the_resolver_is_set() -> None:
+    spec = STACK.spec.model_dump(mode="json")
+    for region in spec["regions"]:
+        region["provider"]["adopt"] = {"resolver": "keep" if region["name"] == "tokyo" else "set"}
+    ports = ports_of((kept := declared(regions=spec["regions"])).contract, kept.plan.endpoints)
+    named = {host: {port.name for port in own if port.loopback} for host, own in ports.items()}
+    assert named["shanghai-control-0"] == {"consul-stub"}
+    assert named["tokyo-control-0"] == set()
+    (told,) = (one for one in found(listening=[UNBOUND]) if one.about == "ports")
+    assert told.do == "have it listen on other addresses only, or adopt `resolver: keep`"
+
+
+def test_what_listens_on_loopback_is_nothing_that_has_to_be_open() -> None:
+    stub = [one for one in STACK.plan.endpoints if one.network == "loopback"]
+    assert {one.name for one in stub} == {"consul-stub"}
+    assert not openings(STACK.contract, stub)
+    assert not any(questions(STACK.contract, stub).values())
+    assert not [one for one in stub if one.check or one.scrape or one.probe]
 
 
 def test_what_has_to_be_open_follows_from_the_endpoints() -> None:

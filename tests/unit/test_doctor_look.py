@@ -81,10 +81,40 @@ def test_a_unit_is_ours_by_itself_or_by_a_file_of_it(unit: str, is_ours: bool) -
 
 
 def test_a_port_is_found_with_who_has_it(listening: int) -> None:
-    found = look.ports(asked(ports=[["tcp", listening, listening], ["udp", listening, listening]]))
+    wanted = [["tcp", listening, listening, False], ["udp", listening, listening, False]]
+    found = look.ports(asked(ports=wanted))
     (one,) = found["listening"]
     assert (one["protocol"], one["port"], one["ours"]) == ("tcp", listening, False)
     assert one["program"] == Path(f"/proc/{os.getpid()}/comm").read_text().strip()
+
+
+@pytest.mark.parametrize(
+    ("address", "taken"),
+    [
+        *(("127.0.0.1", True), ("0.0.0.0", True), ("::", True), ("::ffff:127.0.0.1", True)),  # noqa: S104
+        *(("127.0.0.53", False), ("127.0.0.54", False), ("192.0.2.1", False), ("::1", False)),
+    ],
+)
+def test_which_addresses_take_loopbacks_port(address: str, taken: bool) -> None:
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    shown = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)
+    assert look.takes_loopback(shown) is taken
+
+
+def test_a_port_of_loopback_alone_is_free_where_others_have_it_elsewhere() -> None:
+    with socket.socket() as one:
+        one.bind(("127.0.0.53", 0))
+        one.listen()
+        port = one.getsockname()[1]
+        assert look.ports(asked(ports=[["tcp", port, port, True]])) == {"listening": []}
+        (met,) = look.ports(asked(ports=[["tcp", port, port, False]]))["listening"]
+        assert met["loopback"] is False
+        with socket.socket() as near:
+            near.bind(("127.0.0.1", port))
+            near.listen()
+            (met,) = look.ports(asked(ports=[["tcp", port, port, True]]))["listening"]
+            assert met["loopback"] is True
 
 
 def test_a_refusal_is_a_way_that_is_open_and_silence_is_not(listening: int) -> None:

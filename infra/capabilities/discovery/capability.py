@@ -1,11 +1,11 @@
 """Service discovery: a datacenter for every region, and the services that its nodes offer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from infra.capabilities.discovery import servers
 from infra.capabilities.discovery.rules import DatacentersAreRegions, ServersCanAgree, ServersHaveNodes
-from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
+from infra.capabilities.discovery.section import SECRETS, STUB, Datacenter, DiscoverySection, Service
 from infra.declaration import ClusterSpec, ConsulDiscovery
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import EVERYONE, Endpoint, HostSet, Ports, Probe
@@ -13,7 +13,7 @@ from infra.ground.problem import listing
 
 RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
 API_PORTS, HTTPS_PORT = Ports(8500, 8503), 8501
-DNS_PORT = 8600
+DNS_PORT, STUB_PORT = 8600, 53
 
 LEADER = Probe("consul-leader", HTTPS_PORT, "/v1/status/leader", refuse='^""')
 """The answer is the leader's address, and empty without one; anybody may ask."""
@@ -56,6 +56,7 @@ class Discovery(Capability[DiscoverySection]):
             Endpoint("consul-wan", on, (Ports.one(WAN_GOSSIP_PORT),), "scheduler", ("tcp", "udp"), on),
             Endpoint("consul-api", EVERYONE, (API_PORTS,), "scheduler", probe=LEADER),
             Endpoint("consul-dns", EVERYONE, (Ports.one(DNS_PORT),), "scheduler", ("tcp", "udp")),
+            *_stub(plan),
         )
 
     def finish(self, plan: DiscoverySection, planned: Planned) -> DiscoverySection:
@@ -82,6 +83,14 @@ class Discovery(Capability[DiscoverySection]):
         text = f"Service discovery by {plan.kind}: {', '.join(places)}; "
         text += f"rights are granted in {plan.primary}"
         return Report(text, {"discovery": plan.model_dump(mode="json", exclude={"version", "services"})})
+
+
+def _stub(plan: DiscoverySection) -> Iterator[Endpoint]:
+    """Where resolvers are set, a name server that only its own node asks; not where systemd-resolved runs."""
+    regions = tuple(name for name, place in plan.datacenters.items() if place.resolver == "set")
+    if regions:
+        on, ports = HostSet(regions=regions), (Ports.one(STUB_PORT),)
+        yield Endpoint(STUB, on, ports, "scheduler", ("tcp", "udp"), on, network="loopback")
 
 
 def _span(first: str, last: str) -> str:

@@ -1,12 +1,12 @@
 """What the discovery meets on a machine that somebody has: another Consul, another resolver."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from infra.capabilities.discovery.section import DiscoverySection
+from infra.capabilities.discovery.section import STUB, DiscoverySection
 from infra.ground.contract import Contract
 from infra.ground.machine import Finding, Look, Machine, adopted, fine, in_the_way
 
-UNIT = "consul.service"
+UNIT, RESOLVED = "consul.service", "systemd-resolved.service"
 FOLDER = "/etc/consul.d"
 OURS = tuple(f"{FOLDER}/{name}.hcl" for name in ("consul", "secrets", "services"))
 REWRITE = ("NetworkManager", "dhclient", "dhcpcd", "resolvconf", "cloud-init")
@@ -40,4 +40,16 @@ def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
         yield adopted("resolver", f"{machine.resolver} stays, and asks Consul for .consul")
 
 
-LOOK = Look(judge, units=(UNIT,), folders=(f"{FOLDER}/*.hcl", f"{FOLDER}/*.json"))
+def unopened(machine: Machine) -> Iterable[str]:
+    """Where systemd-resolved runs, it asks the agent itself."""
+    resolved = machine.units.get(RESOLVED)
+    return (STUB,) if resolved and resolved.active else ()
+
+
+LOOK = Look(
+    judge,
+    units=(UNIT, RESOLVED),
+    folders=(f"{FOLDER}/*.hcl", f"{FOLDER}/*.json"),
+    freed={STUB: "have it listen on other addresses only, or adopt `resolver: keep`"},
+    unopened=unopened,
+)

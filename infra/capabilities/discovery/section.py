@@ -12,6 +12,8 @@ SECRETS: Mapping[str, SecretKind] = {
     "consul-acl": "random",
 }
 """For gossip, certificates and tokens."""
+STUB = "consul-stub"
+"""The endpoint of a node's own name server, which hands questions for .consul to the agent."""
 
 
 class Datacenter(Part):
