@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
-from infra import ROOT
+from infra import ROOT, capabilities
 from infra.components.holding import drained, holders, is_let_go, remember_drained, takers_of, without
 from infra.converge.runner import Progress, Rehearsal, RunResult, run_playbook
 from infra.drift.leave import leaving_roles
@@ -159,6 +159,18 @@ def leaving_roles_of(
             may = role not in leave or is_let_go(leave, role, name) or name in handed_over.get(role, ())
             (allowed if may else waiting).setdefault(name, []).append(role)
     return allowed, waiting
+
+
+def without_successors(
+    due: Mapping[str, Sequence[str]], waiting: Mapping[str, Collection[str]]
+) -> dict[str, list[str]]:
+    """DUE without the roles that come in the place of others that wait on that host: both govern the same."""
+    instead_of = {name: {*role.instead_of} for name, role in capabilities.roles().items()}
+    found = {
+        name: [role for role in mine if not instead_of.get(role, set()).intersection(waiting.get(name, ()))]
+        for name, mine in due.items()
+    }
+    return {name: mine for name, mine in found.items() if mine or not due[name]}
 
 
 def by_role(due: Mapping[str, Sequence[str]], hosts: Iterable[str]) -> dict[str, list[str]]:

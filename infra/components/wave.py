@@ -20,6 +20,7 @@ from infra.components.leaving import (
     left_behind,
     say,
     take_leave,
+    without_successors,
 )
 from infra.converge.runner import run_playbook
 from infra.drift.findings import HostReport
@@ -72,7 +73,7 @@ class ConfigurationLifecycle(Lifecycle):
         leaving, waiting = _leaving(inputs)
         if leaving:
             silent += self._take_leave(inputs, leaving)
-        if due:
+        if due := without_successors(due, waiting):
             silent += self._converge(inputs, due)
         if contract := standing_contract(inputs["stack"]):
             forget_left_behind(contract, say)

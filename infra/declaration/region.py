@@ -104,9 +104,9 @@ class AdoptSpec(Spec):
     unattended_upgrades: Literal["set", "keep"] = "set"
     """Updates that install themselves. Kept, GPU driver and kernel are held back by nothing of ours."""
     resolver: Literal["set", "keep"] = "set"
-    """`/etc/resolv.conf` and systemd-resolved, which a discovery has ask it for `.consul`.
+    """`/etc/resolv.conf` and systemd-resolved, which are told who answers for names of nodes and services.
 
-    Kept, the nodes find names of the discovery by its own port only, and each other by `/etc/hosts`.
+    Kept, the nodes find names of a discovery by its own port only, and each other by `/etc/hosts`.
     """
 
 

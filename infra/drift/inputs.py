@@ -68,6 +68,7 @@ class Inputs:
         self.fingerprint = fingerprint or cache(lambda name, kind: _fingerprint(contract.stack, name, kind))
         self.seen = Seen(contract, overrides(contract.stack))
         self._common: dict[str, str] = {}
+        self._read: dict[str, dict[str, str]] = {}
         # A role's files are read once for all hosts, and no change of them meanwhile parts hosts.
         self.sources = cache(sources_of)
 
@@ -89,16 +90,26 @@ class Inputs:
         """What is neither in the role's files nor in its variables: other hosts, secrets, the machine."""
         kinds = capabilities.roles()[role].secrets(self.contract, host)
         keys = {secret: self.fingerprint(secret, kind) for secret, kind in kinds.items()}
-        return value_hash([self._of_role(role), self.identities.get(host, ""), keys])
+        return value_hash(
+            [self._of_role(role), self._of_others(host, role), self.identities.get(host, ""), keys]
+        )
 
     def _of_role(self, role: str) -> str:
         if role not in self._common:
             ours = capabilities.roles()[role]
             section = self.contract.sections.get(capabilities.owners()[role])
-            read = ours.reads and ours.reads(self.contract)
             copied = given_files(*ours.files(self.contract))
-            self._common[role] = value_hash([getattr(section, "version", None), read, copied])
+            self._common[role] = value_hash([getattr(section, "version", None), copied])
         return self._common[role]
+
+    def _of_others(self, host: str, role: str) -> str:
+        """What the role reads there of other hosts; empty where it reads none."""
+        if role not in self._read:
+            ours = capabilities.roles()[role]
+            readers = self.contract.members(ours.readers(self.contract)) if ours.reads else ()
+            read = value_hash(ours.reads(self.contract)) if ours.reads and readers else ""
+            self._read[role] = dict.fromkeys(readers, read)
+        return self._read[role].get(host, "")
 
 
 def _fingerprint(stack: str, name: str, kind: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from infra.declaration import ClusterSpec
 from infra.declaration.base import Spec
 from infra.ground.contract import Contract, Section
-from infra.ground.endpoint import Destination, Endpoint, HostSet
+from infra.ground.endpoint import EVERYONE, Destination, Endpoint, HostSet
 from infra.ground.nodes import Nodes
 from infra.ground.rule import Rule
 
@@ -48,6 +48,10 @@ def for_itself(_spec: ClusterSpec) -> str:
     return ""
 
 
+def _everyone(_contract: Contract) -> HostSet:
+    return EVERYONE
+
+
 def _no_files(_contract: Contract) -> Iterable[str | None]:
     return ()
 
@@ -71,6 +75,10 @@ class Role:
     that host holds. Where none of them stays, the host is taken away with the user's consent only."""
     reads: Callable[[Contract], Any] | None = None
     """What it reads of other hosts' variables, as a JSON value; None for a role that reads its own only."""
+    readers: Callable[[Contract], HostSet] = _everyone
+    """The hosts on which it does so."""
+    instead_of: tuple[str, ...] = ()
+    """Roles in whose place it comes: not on a host that one of them may not leave yet."""
     files: Callable[[Contract], Iterable[str | None]] = _no_files
     """Files on this machine that the declaration names and the role copies: what is in them counts."""
     needed: Callable[[ClusterSpec], str] = asked_for

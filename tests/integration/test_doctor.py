@@ -133,7 +133,7 @@ def test_all_is_found_by_its_word_and_nothing_is_touched(checkout: Checkout, mac
     lived_in = "\n".join(words(hosts[HOSTS[CONSUL]], "in the way"))
     assert "a Consul agent runs here that is somebody's" in lived_in
     assert "TCP port 8301, for consul-gossip, is taken by python3 (consul.service)" in lived_in
-    assert "UDP port 53 on 127.0.0.1, for consul-stub, is taken by python3 (office-names.service)" in lived_in
+    assert "UDP port 53 on 127.0.0.1, for dns-stub, is taken by python3 (office-names.service)" in lived_in
     assert (
         "/etc/hosts has entries of somebody's, and role base writes it anew: 192.0.2.9 db.office" in lived_in
     )

@@ -91,7 +91,8 @@ def test_an_untouched_stack_is_clean_again_and_again(standing: Checkout) -> None
         assert set(reports) == set(standing.instances())
         assert {report["state"] for report in reports.values()} == {"clean"}
         assert all(
-            set(report["roles"]) == {"base", "tcp_tuning", "drift_watch"} for report in reports.values()
+            set(report["roles"]) == {"base", "tcp_tuning", "names", "drift_watch"}
+            for report in reports.values()
         )
 
 

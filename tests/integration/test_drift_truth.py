@@ -173,6 +173,11 @@ DRIFTS = {
         ("unit", "causeway-drift-watch.timer", "systemctl stop causeway-drift-watch.timer"),
         ("directory", "/var/lib/prometheus/node-exporter", "chmod 0700 {}"),
     ),
+    (A, "names"): (
+        ("file", "/etc/resolv.conf", "grep -v 127.0.0.1 {} > /tmp/asked; cat /tmp/asked > {}"),
+        ("file", "/etc/causeway-names.conf", "sed -i s/8653/8654/ {}"),
+        ("unit", "causeway-dns.service", "systemctl disable -q {}"),
+    ),
     (A, "roce"): (
         ("check", "causeway-roce check",
          "systemctl stop causeway-roce@rail0 && ip address flush dev rail0"),
@@ -211,6 +216,10 @@ DRIFTS = {
         ("file", "/usr/local/sbin/causeway-wan-routes", "chmod 4755 {}"),
         ("sysctl", "net.ipv4.tcp_mtu_probing",
          "sed -i s/mtu_probing.*/mtu_probing=0/ /etc/sysctl.d/90-causeway-tcp.conf"),
+    ),
+    (B, "names"): (
+        ("name_server", "causeway-names.service", "kill -STOP $(systemctl show -P MainPID {})"),
+        ("file", "/usr/local/lib/causeway/causeway_resolv.py", "echo >> {}"),
     ),
     (B, "drift_watch"): (
         ("file", "/usr/local/lib/causeway/infra/drift/watch.py", "echo '# lies' >> {}"),
@@ -276,6 +285,7 @@ DRIFTS = {
         ("unit", "ssh.service", "systemctl mask -q --runtime {}"),
         ("effective", "sysctl's files", "mkdir -p /run/sysctl.d && echo 'a.b = 1' > /run/sysctl.d/0.conf"),
     ),
+    (C, "names"): (("stub", "causeway-dns.service", "kill -STOP $(systemctl show -P MainPID {})"),),
     (C, "tcp_tuning"): (
         ("unit", "causeway-wan-routes.service", "kill -STOP $(systemctl show -P MainPID {})"),
     ),
@@ -603,7 +613,7 @@ AT_ONCE = 10
 UNREAD = "touch /etc/systemd/"
 """How a row begins that comes last: it is none any more once another has systemd read its files. One that has
 the timer's service look comes first: others keep that from working."""
-ANYWHERE = ("base", "tcp_tuning", "drift_watch")
+ANYWHERE = ("base", "tcp_tuning", "names", "drift_watch")
 """Roles that every node of the stack has."""
 
 

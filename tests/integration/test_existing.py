@@ -172,7 +172,7 @@ def test_down_leaves_the_machines_as_they_are(checkout: Checkout, machines: Mach
     assert "nothing is left" not in said
     for number, name in enumerate(NAMES):
         address = machines.states[name].address
-        assert f"hall-control-{number} ({address}): base, drift_watch\n" in said
+        assert f"hall-control-{number} ({address}): base, names, drift_watch\n" in said
     assert containers(machines.stack) == before
     assert [machines.on(name, "stat", "-c", "%y", "/proc/1") for name in NAMES] == booted
     assert [machines.on(name, "date", "+%Z") for name in NAMES] == ["JST", "JST"]

@@ -173,11 +173,14 @@ def test_a_pool_grows_by_one_node_and_the_others_stay(checkout: Checkout) -> Non
     grown["regions"][0]["pools"][1] |= {"count": 2}
     checkout.declare(grown)
     told = checkout.up()
-    assert "3 hosts: base on 3, tcp_tuning on 1, drift_watch on 1\n" in told, "the others learn a name"
+    assert "2 hosts: base on 1, tcp_tuning on 1, names on 2, drift_watch on 1\n" in told
+    assert "1 host: names on 1\n" in told, "of the others, those that answer for names learn one"
     after = checkout.instances()
     assert set(after) - set(before) == {"tokyo-gpu-1"}
     assert before.items() <= after.items()
     assert checkout.on_node("tokyo-gpu-1", "date", "+%Z") == "KST"
+    for node in after:
+        assert checkout.address("tokyo-gpu-1") in checkout.on_node(node, "getent", "ahostsv4", "tokyo-gpu-1")
 
 
 @pytest.mark.usefixtures("standing")

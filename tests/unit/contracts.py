@@ -14,6 +14,7 @@ from infra.declaration import ClusterSpec
 from infra.drift import inputs, task_inputs
 from infra.ground.contract import Contract
 from infra.inventory import overrides
+from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 
@@ -51,6 +52,11 @@ def contract_of(change: Callable[[dict[str, Any]], Any] = lambda _data: None) ->
     change(data)
     spec = ClusterSpec.model_validate(data)
     return build_contract(spec, make_plan(spec), "s")
+
+
+def taking(role: str, contract: Contract) -> Contract:
+    """A contract in which some host takes a role: this one, or one without a discovery."""
+    return contract if role_hosts(contract, role) else contract_of(lambda data: data.pop("discovery"))
 
 
 def own_checkout(folder: Path, patch: pytest.MonkeyPatch) -> Path:

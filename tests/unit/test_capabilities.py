@@ -9,6 +9,7 @@ from infra import capabilities
 from infra.capabilities.base.section import BaseSection
 from infra.capabilities.discovery.capability import CAPABILITY as DISCOVERY
 from infra.capabilities.discovery.section import DiscoverySection
+from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.wan.capability import CAPABILITY as WAN
 from infra.checks.load import load_spec
 from infra.declaration import ClusterSpec
@@ -145,10 +146,17 @@ def test_a_section_that_this_version_does_not_know_is_refused(
     assert why in str(raised.value)
 
 
-def test_a_capability_that_is_not_declared_has_no_section(plan: Plan) -> None:
-    spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"discovery": None})
+def test_a_capability_that_is_not_declared_has_no_section() -> None:
+    spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"monitoring": None})
     bare = build_contract(spec, make_plan(spec), "local")
-    assert bare.section(DiscoverySection) is None
+    assert bare.section(MonitoringSection) is None
     assert bare.section(BaseSection)
+
+
+def test_without_a_discovery_there_are_names_alone(plan: Plan) -> None:
+    spec = load_spec(ROOT / "Pulumi.local.yaml").model_copy(update={"discovery": None, "monitoring": None})
+    bare = build_contract(spec, make_plan(spec), "local")
+    assert bare.need(DiscoverySection).kind == "names"
+    assert bare.need(DiscoverySection).services == {}
     assert "discovery" not in make_plan(spec).resources
     assert plan.resources["discovery"] == len([name for name in plan.secrets if "consul" in name]) == 3

@@ -112,6 +112,15 @@ def test_a_role_that_is_new_runs_alone(playbooks: Playbooks) -> None:
     assert playbooks.roles[1:] == [{"ceph": list(HOSTS)}]
 
 
+@pytest.mark.parametrize("waiting", [(), ("consul",), ("roce",)])
+def test_a_role_waits_while_the_one_before_it_may_not_leave(waiting: tuple[str, ...]) -> None:
+    due = {"tokyo-gpu-0": ["names"], "tokyo-gpu-1": ["base", "names"], "tokyo-gpu-2": ["base", "names"]}
+    held = dict.fromkeys(("tokyo-gpu-0", "tokyo-gpu-1"), waiting)
+    runs = leaving.without_successors(due, held)
+    waits = {"tokyo-gpu-1": ["base"], "tokyo-gpu-2": ["base", "names"]}
+    assert runs == (waits if "consul" in waiting else due)
+
+
 def test_of_a_record_of_an_older_version_all_roles_run(playbooks: Playbooks, tmp_path: Path) -> None:
     ensure(wave())
     for name, older in zip(HOSTS, ("0123456789abcdef", "1234567890123456", "null"), strict=True):

@@ -33,6 +33,8 @@ from infra.ground.endpoint import EVERYONE, Destination, HostSet
 from infra.ground.machine import Finding, Grade, Machine, impossible, in_the_way
 from infra.inventory.roles import role_order
 from infra.inventory.writes import written_by
+from infra.planning.contract import build_contract
+from infra.planning.plan import make_plan
 
 GATEWAYS = ROOT / "tests" / "golden" / "good" / "existing-gateways.yaml"
 ADDRESS = "10.1.0.10"
@@ -170,7 +172,7 @@ CASES: list[tuple[Grade, str, dict[str, Any]]] = [
     ),
     (
         Grade.IN_THE_WAY,
-        "ports: UDP port 53 on 127.0.0.1, for consul-stub, is taken by unbound (unbound.service)",
+        "ports: UDP port 53 on 127.0.0.1, for dns-stub, is taken by unbound (unbound.service)",
         {"listening": [UNBOUND]},
     ),
     (Grade.IMPOSSIBLE, "wan_gateway: frr.conf is", {"obstacles": {"wan_gateway": ["frr.conf is theirs"]}}),
@@ -446,15 +448,30 @@ def test_a_name_server_is_in_the_way_only_where_the_resolver_is_set() -> None:
         region["provider"]["adopt"] = {"resolver": "keep" if region["name"] == "tokyo" else "set"}
     ports = ports_of((kept := declared(regions=spec["regions"])).contract, kept.plan.endpoints)
     named = {host: {port.name for port in own if port.loopback} for host, own in ports.items()}
-    assert named["shanghai-control-0"] == {"consul-stub"}
+    assert named["shanghai-control-0"] == {"dns-stub"}
     assert named["tokyo-control-0"] == set()
     (told,) = (one for one in found(listening=[UNBOUND]) if one.about == "ports")
     assert told.do == "have it listen on other addresses only, or adopt `resolver: keep`"
 
 
+def test_without_a_discovery_the_servers_of_names_are_looked_for() -> None:
+    spec = load_spec(ROOT / "tests" / "golden" / "good" / "existing-names.yaml")
+    plan = make_plan(spec)
+    contract = build_contract(spec, plan, "s")
+    ports = ports_of(contract, plan.endpoints)
+    assert {port.name for port in ports["gpu-a17"] if port.loopback} == {"dns-stub", "names"}
+    assert "names" in {port.name for port in ports["head"] if not port.loopback}
+    look = capabilities.looks()["discovery"]
+    (told,) = look.judge(contract, "gpu-a17", Machine(resolver="NetworkManager"))
+    assert (told.grade, told.about) == (Grade.IN_THE_WAY, "resolver")
+    assert "what role names puts there" in told.says
+    (told,) = look.judge(contract, "gpu-a17", Machine(resolver="systemd-resolved"))
+    assert told.grade == Grade.ADOPTED
+
+
 def test_what_listens_on_loopback_is_nothing_that_has_to_be_open() -> None:
     stub = [one for one in STACK.plan.endpoints if one.network == "loopback"]
-    assert {one.name for one in stub} == {"consul-stub"}
+    assert {one.name for one in stub} == {"dns-stub"}
     assert not openings(STACK.contract, stub)
     assert not any(questions(STACK.contract, stub).values())
     assert not [one for one in stub if one.check or one.scrape or one.probe]

@@ -26,6 +26,8 @@ from tests.unit.contracts import contract_of, own_checkout
 ROOT = Path(__file__).resolve().parents[2]
 GPU, CONTROL = "tokyo-gpu-0", "tokyo-control-0"
 SERVERS = {CONTROL, "shanghai-control-0", "hall-control-0"}
+NOT_DECLARED = {"names"}
+"""What comes in the place of a discovery that is declared."""
 Change = tuple[str, str]
 """Host and role."""
 
@@ -69,15 +71,14 @@ def test_a_roles_files_are_read_once_however_many_hosts_take_it(
 
     monkeypatch.setattr(inputs, "sources_of", noted)
     role_inputs(contract, {})
-    assert sorted(read) == sorted(role_order())
+    assert sorted(read) == sorted(set(role_order()) - NOT_DECLARED)
 
 
 @pytest.mark.usefixtures("checkout")
 def test_nothing_changed_nothing_runs(contract: Contract) -> None:
     before = role_inputs(contract, {})
-    assert {role for roles in before.values() for role in roles} == set(role_order()), (
-        "all roles are looked at"
-    )
+    looked_at = {role for roles in before.values() for role in roles}
+    assert looked_at == set(role_order()) - NOT_DECLARED, "all roles are looked at"
     assert role_inputs(contract_of(), {}) == before
 
 
@@ -171,9 +172,9 @@ def test_one_node_more_runs_only_what_reads_others(
     before = role_inputs(contract if discovery else contract_of(known), {})
     found = changed(before, role_inputs(contract_of(grown), {}))
     grows = region == "tokyo" or pool != "files"
-    written = on(before, "base") if grows and not discovery else set()
-    assert written <= found, "nobody answers for names: all stand in /etc/hosts"
-    assert {role for _, role in found - written} <= KNOW_OTHERS
+    answering = {(host, "names") for host in SERVERS} if grows and not discovery else set()
+    assert {change for change in found if change[1] == "names"} == answering, "who answers for all names"
+    assert {role for _, role in found - answering} <= KNOW_OTHERS
     assert {host for host, role in found if role == "prometheus"} <= SERVERS
 
 

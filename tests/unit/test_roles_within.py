@@ -78,7 +78,7 @@ def test_a_name_that_cannot_be_told_is_refused(tmp_path: Path, name: str) -> Non
 def test_helpers_are_what_the_roles_of_plays_include() -> None:
     assert "pki" in helper_roles()
     assert not set(helper_roles()) & set(role_order())
-    assert set(roles_within("consul")) == {"consul", "artefact", "pki"}
+    assert set(roles_within("consul")) == {"consul", "artefact", "dns_stub", "pki"}
 
 
 @pytest.fixture

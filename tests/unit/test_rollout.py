@@ -17,7 +17,7 @@ from infra.ground.contract import Contract
 from infra.inventory.roles import role_hosts, role_order, roles_within
 from tests.unit.contracts import checkout as checkout
 from tests.unit.contracts import contract as contract
-from tests.unit.contracts import contract_of
+from tests.unit.contracts import contract_of, taking
 
 CONTROL = "tokyo-control-0"
 Hashes = dict[str, str]
@@ -43,6 +43,7 @@ def edit(path: Path, change: Callable[[str], str]) -> None:
 
 @pytest.mark.parametrize("role", role_order())
 def test_a_comment_concerns_no_task(role: str, contract: Contract, checkout: Path) -> None:
+    contract = taking(role, contract)
     before = tasks(contract, role)
     assert before
     for file in (checkout / "roles" / role).glob("[tdv]*/*.yml"):  # tasks, defaults, vars
@@ -53,6 +54,7 @@ def test_a_comment_concerns_no_task(role: str, contract: Contract, checkout: Pat
 @pytest.mark.parametrize("role", role_order())
 def test_every_file_and_variable_concerns_some_task(role: str, contract: Contract, checkout: Path) -> None:
     """Else a change would be sealed that nobody has rolled out."""
+    contract = taking(role, contract)
     before = tasks(contract, role)
     names = {
         name

@@ -325,9 +325,28 @@ def test_where_the_resolver_is_kept_each_node_has_all_names_itself(keeping: tupl
         # Left out, the role takes every host of the inventory.
         assert ("base_hosts_entries" in own) is (name not in keeping)
         assert not [one for one in own if one.startswith("base_adopt")]
-    read = roles()["base"].reads
-    assert read is not None
-    assert (read(contract) is not None) is bool(keeping), "a node that comes is written into their /etc/hosts"
+    base = roles()["base"]
+    assert base.reads
+    assert base.reads(contract) == {name: str(host.address) for name, host in contract.hosts.items()}
+    readers = contract.members(base.readers(contract))
+    assert {contract.region_of(host) for host in readers} == {*keeping}, "nodes that come are written there"
+
+
+def test_without_a_discovery_the_first_control_nodes_answer_for_names() -> None:
+    data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json")
+    data |= dict.fromkeys(("discovery", "monitoring", "acceptance"), None) | {"storage": []}
+    tokyo, shanghai = data["regions"]
+    tokyo["pools"] = [pool for pool in tokyo["pools"] if pool["role"] != "control"]
+    shanghai["pools"][0]["count"] = 4
+    contract = contract_of(ClusterSpec.model_validate(data))
+    tokyo, shanghai = (role_variables(contract)[f"region_{name}"] for name in ("tokyo", "shanghai"))
+    assert shanghai["names_servers"] == [f"10.82.16.{number}" for number in range(3)]
+    assert shanghai["names_domain"] == "nodes.pacific.internal"
+    assert set(shanghai["base_hosts_entries"]) == {f"shanghai-control-{number}" for number in range(4)}
+    assert "names_servers" not in tokyo
+    assert "base_hosts_entries" not in tokyo, "nobody answers there: its nodes have all names themselves"
+    assert {contract.region_of(host) for host in role_hosts(contract, "names")} == {"shanghai"}
+    assert role_hosts(contract, "consul") == ()
 
 
 def test_a_kind_of_node_may_register_what_its_nodes_run() -> None:

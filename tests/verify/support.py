@@ -1,9 +1,10 @@
 """What the verification's tests are handed: expected values, verdicts, one trip for many questions."""
 
+import ipaddress
 import json
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -62,6 +63,45 @@ def ask(host: Host, script: str, *arguments: str) -> Any:
     done = host.run(words)
     assert done.rc == 0, f"on the node: {done.stderr.strip().splitlines()[-1:]}"
     return json.loads(done.stdout)
+
+
+SAMPLE = 400
+"""Names looked up per node: all of a small cluster, evenly spread ones of a large one."""
+
+# The addresses of each name, asked the way every program of the node asks, until all have some or time is up.
+RESOLVE = """
+import json, socket, sys, time
+end = time.monotonic() + float(sys.argv[1])
+def addresses(name):
+    while True:
+        try:
+            return sorted({found[4][0] for found in socket.getaddrinfo(name, 22, type=socket.SOCK_STREAM)})
+        except OSError:
+            if time.monotonic() > end:
+                return []
+            time.sleep(0.5)
+print(json.dumps({name: addresses(name) for name in sys.argv[2:]}))
+"""
+
+
+def sample(names: Collection[str]) -> list[str]:
+    """Those of many names that are looked up."""
+    return [*names][:: max(1, len(names) // SAMPLE)]
+
+
+def resolved(host: Host, names: Collection[str], within_s: float) -> dict[str, list[str]]:
+    """Name → its addresses, as the node's programs find them; none where there are none in that time."""
+    found: dict[str, list[str]] = ask(host, RESOLVE, str(within_s), *names)
+    return found
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an address, of any family."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def route_to(host: Host, address: str) -> dict[str, Any]:

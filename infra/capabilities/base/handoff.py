@@ -1,6 +1,5 @@
 """The variables of role `base`."""
 
-from collections.abc import Callable
 from typing import Any
 
 from infra.capabilities.base.section import BaseSection
@@ -9,21 +8,23 @@ from infra.declaration.region import AdoptSpec, MirrorsSpec
 from infra.files import given_path
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
-from infra.ground.endpoint import EVERYONE
+from infra.ground.endpoint import EVERYONE, HostSet
 from infra.ground.groups import group_name
 
 
-def _addresses(contract: Contract) -> dict[str, str] | None:
-    """Of all nodes, where nobody answers for their names and some have them all in their /etc/hosts."""
-    if all(map(_answers(contract), contract.regions)):
-        return None
+def _addresses(contract: Contract) -> dict[str, str]:
+    """Of all nodes."""
     return {name: str(host.address) for name, host in contract.hosts.items()}
 
 
-def _answers(contract: Contract) -> Callable[[str], bool]:
-    """Of a region, whether a discovery answers for the names of nodes there."""
-    section = contract.section(DiscoverySection)
-    return lambda region: section is not None and section.datacenters[region].resolver == "set"
+def _unanswered(contract: Contract) -> HostSet:
+    """Where nobody answers for the names of nodes, and they are all in /etc/hosts."""
+    return HostSet(regions=tuple(name for name in contract.regions if not _answered(contract, name)))
+
+
+def _answered(contract: Contract, region: str) -> bool:
+    section = contract.section(DiscoverySection)  # none where an older version planned
+    return section is not None and section.datacenters[region].answers
 
 
 def _authorities(contract: Contract) -> list[str | None]:
@@ -40,6 +41,7 @@ ROLES = (
         "base",
         lambda _contract: EVERYONE,
         reads=_addresses,
+        readers=_unanswered,
         files=_authorities,
         needed=lambda _spec: "all others stand on it: `adopt` says what of machines you have stays yours",
     ),
@@ -94,8 +96,8 @@ def _region(name: str, contract: Contract, section: BaseSection) -> dict[str, An
         for what, how in region.adopt
         if what not in OTHERS and how != getattr(ALL, what)
     }
-    if _answers(contract)(name):
-        # The discovery knows all others. These stay known without it: its servers, who keeps the time.
+    if _answered(contract, name):
+        # Who answers for all others, and who keeps the time, are known without asking.
         variables["base_hosts_entries"] = _control_nodes(name, contract)
     if region.mirrors is not None:
         variables |= _mirrors(region.mirrors)

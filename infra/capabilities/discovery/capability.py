@@ -14,23 +14,23 @@ from infra.ground.problem import listing
 RPC_PORT, GOSSIP_PORT, WAN_GOSSIP_PORT = 8300, 8301, 8302
 API_PORTS, HTTPS_PORT = Ports(8500, 8503), 8501
 DNS_PORT, STUB_PORT = 8600, 53
+NAMES_PORT = 8653
+"""As role `names` has it."""
 
 LEADER = Probe("consul-leader", HTTPS_PORT, "/v1/status/leader", refuse='^""')
 """The answer is the leader's address, and empty without one; anybody may ask."""
 
 
 class Discovery(Capability[DiscoverySection]):
-    """Where `discovery` is declared."""
+    """What is declared, or else names of nodes alone, answered by each region's first control nodes."""
 
     name = "discovery"
     rules = (ServersCanAgree(), ServersHaveNodes(), DatacentersAreRegions())
     limits: ClassVar = {(ConsulDiscovery, "servers"): listing(servers.SERVER_COUNTS)}
 
-    def plan(self, spec: ClusterSpec, planned: Planned) -> DiscoverySection | None:
+    def plan(self, spec: ClusterSpec, planned: Planned) -> DiscoverySection:
         """The first control nodes of each region are its servers."""
         declared = spec.discovery
-        if declared is None:
-            return None
         datacenters = {}
         for region in spec.regions:
             control = [node.name for node in planned.region_nodes(region.name) if node.role == "control"]
@@ -40,14 +40,16 @@ class Discovery(Capability[DiscoverySection]):
                 resolver=region.adopt.resolver,
             )
         return DiscoverySection(
-            kind=declared.kind,
-            primary=servers.primary_region(declared, spec),
+            kind=declared.kind if declared else "names",
+            primary=servers.primary_region(declared, spec) if declared else "",
             datacenters=datacenters,
             services={},
         )
 
     def endpoints(self, plan: DiscoverySection, planned: Planned) -> tuple[Endpoint, ...]:
         """Servers talk to servers and agents, agents gossip, and programs ask their own node's agent."""
+        if plan.kind == "names":
+            return tuple(_names_endpoints(plan))
         hosts = tuple(host for region in plan.datacenters.values() for host in region.servers)
         on = HostSet(hosts=hosts)
         return (
@@ -61,6 +63,8 @@ class Discovery(Capability[DiscoverySection]):
 
     def finish(self, plan: DiscoverySection, planned: Planned) -> DiscoverySection:
         """Its services are the endpoints that have a check, on the pools of which every node has them."""
+        if plan.kind == "names":
+            return plan
         services: dict[str, list[Service]] = {key: [] for key in planned.by_pool()}
         for endpoint in planned.endpoints:
             if endpoint.check is None:
@@ -72,10 +76,12 @@ class Discovery(Capability[DiscoverySection]):
 
     def secrets(self, plan: DiscoverySection) -> Mapping[str, SecretKind]:
         """For gossip, certificates and tokens."""
-        return SECRETS
+        return SECRETS if plan.kind == "consul" else {}
 
     def report(self, plan: DiscoverySection) -> Report:
-        """Datacenters with their servers, and where rights are granted."""
+        """Datacenters with their servers, and where rights are granted; who answers for names without one."""
+        if plan.kind == "names":
+            return _names_report(plan)
         places = (
             f"datacenter {region.name} on {_span(region.servers[0], region.servers[-1])}"
             for region in plan.datacenters.values()
@@ -87,10 +93,31 @@ class Discovery(Capability[DiscoverySection]):
 
 def _stub(plan: DiscoverySection) -> Iterator[Endpoint]:
     """Where resolvers are set, a name server that only its own node asks; not where systemd-resolved runs."""
-    regions = tuple(name for name, place in plan.datacenters.items() if place.resolver == "set")
+    regions = tuple(name for name, place in plan.datacenters.items() if place.answers)
     if regions:
         on, ports = HostSet(regions=regions), (Ports.one(STUB_PORT),)
         yield Endpoint(STUB, on, ports, "scheduler", ("tcp", "udp"), on, network="loopback")
+
+
+def _names_endpoints(plan: DiscoverySection) -> Iterator[Endpoint]:
+    """On those that answer for their region; all others' own servers of names ask these."""
+    named = {name: region for name, region in plan.datacenters.items() if region.answers}
+    if named:
+        on, ports = HostSet(regions=tuple(named)), (Ports.one(NAMES_PORT),)
+        answering = HostSet(hosts=tuple(host for region in named.values() for host in region.servers))
+        yield Endpoint("names", answering, ports, "scheduler", ("tcp", "udp"), on)
+        yield Endpoint("names", on, ports, "scheduler", ("tcp", "udp"), on, network="loopback")
+        yield from _stub(plan)
+
+
+def _names_report(plan: DiscoverySection) -> Report:
+    """Nothing where every node has all names in its `/etc/hosts`."""
+    places = [
+        f"in {name} by {_span(region.servers[0], region.servers[-1])}"
+        for name, region in plan.datacenters.items()
+        if region.answers
+    ]
+    return Report(f"Names of nodes are answered {', '.join(places)}" if places else "")
 
 
 def _span(first: str, last: str) -> str:

@@ -13,8 +13,17 @@ REWRITE = ("NetworkManager", "dhclient", "dhcpcd", "resolvconf", "cloud-init")
 
 
 def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
-    """One agent on a machine, and names that end in .consul asked there."""
-    place = contract.need(DiscoverySection).datacenters[contract.region_of(host)]
+    """One agent on a machine, and names asked of who answers for them."""
+    section = contract.need(DiscoverySection)
+    place = section.datacenters[contract.region_of(host)]
+    if section.kind == "consul":
+        yield from _agent(machine)
+    if section.kind == "consul" or place.servers:
+        yield from _resolver(section.kind, place.resolver, machine)
+
+
+def _agent(machine: Machine) -> Iterator[Finding]:
+    """Somebody's Consul, or its settings."""
     strange = [
         path
         for path, whose in machine.files.items()
@@ -30,18 +39,23 @@ def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
         yield in_the_way("Consul", says, f"move them out of {FOLDER}")
     else:
         yield fine("Consul", "none of somebody's")
-    if place.resolver == "keep":
+
+
+def _resolver(role: str, how: str, machine: Machine) -> Iterator[Finding]:
+    """What sends the machine's own questions somewhere, and what becomes of it."""
+    zone = {"consul": "Consul for .consul", "names": "control nodes for names of nodes"}[role]
+    if how == "keep":
         stays = machine.resolver or "/etc/resolv.conf"
         yield adopted("resolver", f"{stays} stays as it is, and asks nobody of ours")
     elif machine.resolver in REWRITE:
-        says = f"{machine.resolver} writes /etc/resolv.conf, and takes out what role consul puts there"
+        says = f"{machine.resolver} writes /etc/resolv.conf, and takes out what role {role} puts there"
         yield in_the_way("resolver", says, "install systemd-resolved, or adopt `resolver: keep`")
     elif machine.resolver:
-        yield adopted("resolver", f"{machine.resolver} stays, and asks Consul for .consul")
+        yield adopted("resolver", f"{machine.resolver} stays, and asks {zone}")
 
 
 def unopened(machine: Machine) -> Iterable[str]:
-    """Where systemd-resolved runs, it asks the agent itself."""
+    """Where systemd-resolved runs, programs ask that."""
     resolved = machine.units.get(RESOLVED)
     return (STUB,) if resolved and resolved.active else ()
 

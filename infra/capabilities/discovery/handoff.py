@@ -1,8 +1,8 @@
-"""The variables of role `consul`."""
+"""The variables of roles `consul` and `names`."""
 
 from typing import Any
 
-from infra.capabilities.discovery.section import SECRETS, DiscoverySection
+from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection
 from infra.ground.capability import Role
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -10,24 +10,48 @@ from infra.ground.groups import group_name
 from infra.stack import secret_file
 
 
-def _hosts(contract: Contract) -> HostSet:
-    return EVERYONE if contract.section(DiscoverySection) else NOBODY
+def _consul_hosts(contract: Contract) -> HostSet:
+    section = contract.section(DiscoverySection)
+    return EVERYONE if section and section.kind == "consul" else NOBODY
+
+
+def _names_hosts(contract: Contract) -> HostSet:
+    return HostSet(regions=tuple(_named(contract)))
+
+
+def _name_servers(contract: Contract) -> HostSet:
+    return HostSet(hosts=tuple(host for region in _named(contract).values() for host in region.servers))
+
+
+def _named(contract: Contract) -> dict[str, Datacenter]:
+    """The regions in which control nodes answer for names, and no discovery does."""
+    section = contract.section(DiscoverySection)  # none where an older version planned
+    if section is None or section.kind != "names":
+        return {}
+    return {name: one for name, one in section.datacenters.items() if one.answers}
+
+
+def _addresses(contract: Contract) -> dict[str, str]:
+    return {name: str(host.address) for name, host in contract.hosts.items()}
 
 
 ROLES = (
     Role(
         "consul",
-        _hosts,
+        _consul_hosts,
         lambda _contract, _host: SECRETS,
         leaves="what its servers remember, and the names of services",
     ),
+    Role("names", _names_hosts, reads=_addresses, readers=_name_servers, instead_of=("consul",)),
 )
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """By region what its datacenter shares, by pool what its nodes offer."""
+    if named := _named(contract):
+        return {"names": {group_name("region", name): _names(contract, one) for name, one in named.items()}}
     section = contract.section(DiscoverySection)
-    if section is None:
+    if section is None or section.kind != "consul":
         return {}
     groups = {
         group_name("region", name): _datacenter(name, contract, section) for name in section.datacenters
@@ -36,6 +60,14 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         own = [service.model_dump() for service in services]
         groups[group_name("pool", key)] = {"consul_node_kind": key, "consul_services": own}
     return {"consul": groups}
+
+
+def _names(contract: Contract, region: Datacenter) -> dict[str, Any]:
+    """What all nodes of a region share."""
+    return {
+        "names_domain": f"nodes.{contract.cluster}.internal",
+        "names_servers": [str(contract.hosts[host].address) for host in region.servers],
+    }
 
 
 def _datacenter(region: str, contract: Contract, section: DiscoverySection) -> dict[str, Any]:

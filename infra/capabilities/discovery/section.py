@@ -12,8 +12,8 @@ SECRETS: Mapping[str, SecretKind] = {
     "consul-acl": "random",
 }
 """For gossip, certificates and tokens."""
-STUB = "consul-stub"
-"""The endpoint of a node's own name server, which hands questions for .consul to the agent."""
+STUB = "dns-stub"
+"""The endpoint of a node's own name server, which its programs ask."""
 
 
 class Datacenter(Part):
@@ -21,9 +21,14 @@ class Datacenter(Part):
 
     name: str
     servers: tuple[str, ...]
-    """Hosts, in declared order."""
+    """Hosts, in declared order; none in a region in which nobody answers."""
     resolver: Literal["set", "keep"] = "set"
     """Whether the region's nodes ask it by the resolver that all their programs use."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether the region's nodes find all others by name without a list of their own."""
+        return bool(self.servers) and self.resolver == "set"
 
 
 class Service(Part):
@@ -35,13 +40,14 @@ class Service(Part):
 
 
 class DiscoverySection(Section):
-    """How services are found."""
+    """How services are found, or where none are declared, nodes by their names."""
 
     capability: ClassVar = "discovery"
     version: Literal[1] = 1
-    kind: Literal["consul"]
+    kind: Literal["consul", "names"]
+    """`names`: no discovery is declared, and regions' control nodes answer for the names of nodes."""
     primary: str
-    """The region in which rights are granted for all."""
+    """The region in which rights are granted for all; empty without rights."""
     datacenters: dict[str, Datacenter]
     """By region; one for every region."""
     services: dict[str, tuple[Service, ...]]

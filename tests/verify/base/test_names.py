@@ -3,32 +3,9 @@
 Names that a discovery answers for are in its own verification.
 """
 
-import ipaddress
-
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask
-
-SAMPLE = 400
-"""Names looked up per node: all of a small cluster, evenly spread ones of a large one."""
-
-LOOK_UP = """
-import json, socket, sys
-def address(name):
-    try:
-        return sorted({item[4][0] for item in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)})
-    except OSError as error:
-        return [str(error)]
-print(json.dumps({name: address(name) for name in sys.argv[1:]}))
-"""
-
-
-def is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+from tests.verify.support import Expect, VerdictRecorder, is_address, resolved, sample
 
 
 def declared_addresses(expect: Expect) -> dict[str, str]:
@@ -52,14 +29,14 @@ def test_the_host_has_its_name(host: Host, expect: Expect, verdict: VerdictRecor
 
 def test_every_declared_name_resolves_to_its_address(host: Host, expect: Expect) -> None:
     declared = declared_addresses(expect)
-    names = list(declared)[:: max(1, len(declared) // SAMPLE)]
-    found = ask(host, LOOK_UP, *names)
+    names = sample(declared)
+    found = resolved(host, names, 0)
     assert found == {name: addresses(expect, found[name], declared[name]) for name in names}
 
 
 def test_they_resolve_whoever_else_answers(host: Host, expect: Expect) -> None:
     declared = declared_addresses(expect)
-    names = list(declared)[:: max(1, len(declared) // SAMPLE)]
+    names = sample(declared)
     done = host.run(f"getent --service=files ahosts {' '.join(names)}")
     found, wanted = {line.split()[0] for line in done.stdout.splitlines()}, {declared[name] for name in names}
     assert wanted <= found if expect.base_adopt_hosts_file == "managed_block" else wanted == found
@@ -69,5 +46,5 @@ def test_the_own_name_resolves(host: Host, expect: Expect) -> None:
     own = declared_addresses(expect).get(expect.base_hostname)
     if own is None:
         own = expect.address if expect.base_hosts_entries and is_address(expect.address) else "127.0.1.1"
-    found = ask(host, LOOK_UP, expect.base_hostname)
+    found = resolved(host, [expect.base_hostname], 0)
     assert found == {expect.base_hostname: addresses(expect, found[expect.base_hostname], own)}

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask
+from tests.verify.support import Expect, VerdictRecorder, ask, resolved, sample
 
 ROOT_TOKEN = "/etc/consul.d/root.token"  # noqa: S105 - a path
 SETTLING_S = 30
 """How long a node may take to be seen by all others."""
 pytestmark = pytest.mark.deadline(4 * SETTLING_S)
-SAMPLE = 400
-"""Names looked up per node: all of a small cluster, evenly spread ones of a large one."""
 
 # What the agent answers to METHOD PATH, with the token of a file or with none; asked until it is what a
 # Python expression over status and body wants, or time is up.
@@ -34,21 +32,6 @@ while True:
         break
     time.sleep(0.5)
 print(json.dumps([status, found]))
-"""
-
-# The addresses of each name, asked the way every program of the node asks, until all have some or time is up.
-RESOLVE = """
-import json, socket, sys, time
-end = time.monotonic() + float(sys.argv[1])
-def addresses(name):
-    while True:
-        try:
-            return sorted({found[4][0] for found in socket.getaddrinfo(name, 22, socket.AF_INET)})
-        except OSError:
-            if time.monotonic() > end:
-                return []
-            time.sleep(0.5)
-print(json.dumps({name: addresses(name) for name in sys.argv[2:]}))
 """
 
 # What a server says to a caller that speaks no TLS: "" where it hangs up. To `rpc`, which asks who leads
@@ -133,7 +116,7 @@ def test_names_of_every_datacenter_resolve(host: Host, expect: Expect, verdict: 
         verdict.not_declared("nothing sends questions for .consul to the agent")
     servers = {expect.consul_datacenter: expect.consul_server_addresses} | expect.consul_wan_servers
     names = {f"consul.service.{name}.consul": sorted(addresses) for name, addresses in servers.items()}
-    assert ask(host, RESOLVE, str(SETTLING_S), *names) == names
+    assert resolved(host, names, SETTLING_S) == names
 
 
 def test_nodes_are_found_by_their_bare_names(
@@ -147,8 +130,8 @@ def test_nodes_are_found_by_their_bare_names(
         joined |= {node["Node"] for node in nodes}
     known = {name: [address] for name, address in expect.cluster_addresses.items() if name in joined}
     assert expect.host_name in known
-    names = [*known][:: max(1, len(known) // SAMPLE)]
-    assert ask(host, RESOLVE, str(SETTLING_S), *names) == {name: known[name] for name in names}
+    names = sample(known)
+    assert resolved(host, names, SETTLING_S) == {name: known[name] for name in names}
 
 
 def test_every_service_is_registered_and_passes(call: Call, expect: Expect) -> None:
@@ -166,7 +149,7 @@ def test_a_query_finds_each_service(host: Host, expect: Expect, verdict: Verdict
     if expect.consul_dns == "none":
         verdict.not_declared("nothing sends questions for .consul to the agent")
     names = [f"{service['name']}.query.consul" for service in expect.consul_services]
-    found = ask(host, RESOLVE, str(SETTLING_S), *names)
+    found = resolved(host, names, SETTLING_S)
     assert [name for name in names if not found[name]] == []
 
 

@@ -1,4 +1,4 @@
-"""stub: whether the stub that passes questions for .consul on answers at all."""
+"""stub: whether the stub that passes questions for one zone on answers at all."""
 
 from __future__ import annotations
 

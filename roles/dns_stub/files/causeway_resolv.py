@@ -1,12 +1,14 @@
 #!/usr/bin/python3
-"""Puts this node's stub first in a resolv.conf, and the domains of Consul's nodes first in its search list.
+"""Puts this node's stub first in a resolv.conf, and the domains of our nodes first in its search list.
 
     causeway_resolv.py FILE DOMAIN…
+
+Says so in a line where it had to change something.
 
 The stub stands there twice: a question that it could not answer at that moment, as while a leader changes, is
 asked again, for the next server would say that there is no such name. Of all servers the C library asks the
 first three. Servers that are named there stay, for the day the stub does not answer. Domains stay, too, after
-Consul's: one of the site's may have a wildcard, which would answer for a node. Written in place, for it may
+ours: one of the site's may have a wildcard, which would answer for a node. Written in place, for it may
 be mounted.
 """
 
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 
 STUB = "nameserver 127.0.0.1"
-OURS = re.compile(r"node\.[^.]+\.consul")
+OURS = re.compile(r"node\.[^.]+\.consul|nodes\.[^.]+\.internal")
 """Domains that an earlier run may have put there."""
 
 
@@ -40,6 +42,7 @@ def main(file: str, *domains: str) -> None:
     wanted = with_stub(had, list(domains))
     if wanted != had:
         path.write_text(wanted)
+        print(f"{file} names the stub first now")
 
 
 if __name__ == "__main__":

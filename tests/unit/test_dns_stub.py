@@ -1,4 +1,4 @@
-"""What the stub of .consul makes of a node's resolv.conf: itself first, and no server or domain lost."""
+"""What the stub makes of a node's resolv.conf: itself first, and no server or domain lost."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-SCRIPT = Path(__file__).resolve().parents[2] / "roles" / "consul" / "files" / "causeway_resolv.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "roles" / "dns_stub" / "files" / "causeway_resolv.py"
 STUB = "nameserver 127.0.0.1"
 OWN = ("node.tokyo.consul", "node.shanghai.consul")
 
@@ -16,7 +16,11 @@ domains = st.sampled_from(["site.example", "lan", "node.example", "consul.lan"])
 searches = st.builds(
     lambda word, found: " ".join([word, *found]),
     st.sampled_from(["search", "domain"]),
-    st.lists(domains | st.sampled_from(OWN) | st.just("node.gone.consul"), min_size=1, max_size=3),
+    st.lists(
+        domains | st.sampled_from(OWN) | st.sampled_from(["node.gone.consul", "nodes.gone.internal"]),
+        min_size=1,
+        max_size=3,
+    ),
 )
 others = st.sampled_from(["nameserver 10.0.0.1", "nameserver 10.0.0.2", "options timeout:1", "# by hand", ""])
 files = st.lists(searches | others | st.just(STUB), max_size=6)
@@ -42,7 +46,11 @@ def test_the_stub_is_first_and_all_else_stays(had: list[str]) -> None:
         lines = run(file, *OWN)
         assert lines[:2] == [STUB, STUB], "asked once more before a server that knows no .consul"
         assert lines.count(STUB) == 2
-        theirs = [domain for domain in searched(had) if not domain.startswith(("node.t", "node.s", "node.g"))]
+        theirs = [
+            domain
+            for domain in searched(had)
+            if not domain.startswith(("node.t", "node.s", "node.g", "nodes."))
+        ]
         assert searched(lines) == [*OWN, *theirs]
         kept = [line for line in had if line != STUB and line.split()[:1] not in (["search"], ["domain"])]
         assert lines[3:] == kept
