@@ -19,7 +19,7 @@ from infra.ground.groups import group_name
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.overrides import Overrides, overrides
 from infra.inventory.roles import role_hosts, role_order, roles_within
-from infra.inventory.steps import read_yaml, words_in
+from infra.inventory.steps import read_yaml
 from infra.stack import secret_file
 
 Fingerprint = Callable[[str, str], str]
@@ -149,7 +149,7 @@ def _reads_login(role: str) -> bool:
     """Whether a role's own files name the login user."""
     folders = (ROOT / "roles" / role / folder for folder in READ_FROM)
     files = (file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())
-    return any(LOGIN in words_in(file.read_text(errors="replace")) for file in files)
+    return any(LOGIN.encode() in file.read_bytes() for file in files)
 
 
 def options(role: str) -> list[str]:

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -270,8 +271,21 @@ TARGETS = ("all", "region_tokyo", "pool_shanghai_gpu", "role_gateway", "feature_
 
 @pytest.fixture(scope="module")
 def shared_checkout(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """No test changes its roles, so they are read once for all."""
     with pytest.MonkeyPatch.context() as patch:
-        yield own_checkout(tmp_path_factory.mktemp("checkout"), patch)
+        folder, read = own_checkout(tmp_path_factory.mktemp("checkout"), patch), cache(sources_of)
+        patch.setattr(
+            inputs,
+            "sources_of",
+            lambda role: read(role) if folder == vars(inputs)["ROOT"] else sources_of(role),
+        )
+        yield folder
+
+
+@cache
+def has(role: str) -> frozenset[str]:
+    """The variables of a role, and of those that it uses."""
+    return frozenset(option for used in roles_within(role, ROOT) for option in options(used))
 
 
 @pytest.fixture(scope="module")
@@ -298,12 +312,7 @@ def test_a_users_variable_runs_the_roles_that_have_it_where_it_is_set(
     finally:
         shutil.rmtree(folder / kind)
     members = {GPU} if target == GPU else group_hosts(inventory_data(contract, ROOT), [target])
-    expected = {
-        (host, each)
-        for host in members
-        for each in untouched[host]
-        if name in {option for used in roles_within(each, ROOT) for option in options(used)}
-    }
+    expected = {(host, each) for host in members for each in untouched[host] if name in has(each)}
     assert changed(untouched, after) == expected
 
 
