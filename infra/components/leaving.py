@@ -164,7 +164,10 @@ def leaving_roles_of(
 def without_successors(
     due: Mapping[str, Sequence[str]], waiting: Mapping[str, Collection[str]]
 ) -> dict[str, list[str]]:
-    """DUE without the roles that come in the place of others that wait on that host: both govern the same."""
+    """DUE without the roles that come in the place of others that wait on that host: both govern the same.
+
+    A host of which nothing else is due is none of it; one of an older state, which names no role, stays.
+    """
     instead_of = {name: {*role.instead_of} for name, role in capabilities.roles().items()}
     found = {
         name: [role for role in mine if not instead_of.get(role, set()).intersection(waiting.get(name, ()))]

@@ -181,6 +181,10 @@ class Contract(Part):
         names = frozenset(of.hosts)
         return tuple(name for name, host in self.hosts.items() if host.pool in pools or name in names)
 
+    def addresses(self) -> dict[str, str]:
+        """Host → its address."""
+        return {name: str(host.address) for name, host in self.hosts.items()}
+
     def region_of(self, host: str) -> str:
         """The name of the region a host stands in; KeyError for an unknown host."""
         return self.pools[self.hosts[host].pool].region

@@ -12,11 +12,6 @@ from infra.ground.endpoint import EVERYONE, HostSet
 from infra.ground.groups import group_name
 
 
-def _addresses(contract: Contract) -> dict[str, str]:
-    """Of all nodes."""
-    return {name: str(host.address) for name, host in contract.hosts.items()}
-
-
 def _unanswered(contract: Contract) -> HostSet:
     """Where nobody answers for the names of nodes, and they are all in /etc/hosts."""
     return HostSet(regions=tuple(name for name in contract.regions if not _answered(contract, name)))
@@ -24,7 +19,7 @@ def _unanswered(contract: Contract) -> HostSet:
 
 def _answered(contract: Contract, region: str) -> bool:
     section = contract.section(DiscoverySection)  # none where an older version planned
-    return section is not None and section.datacenters[region].answers
+    return section is not None and region in section.answered
 
 
 def _authorities(contract: Contract) -> list[str | None]:
@@ -40,7 +35,7 @@ ROLES = (
     Role(
         "base",
         lambda _contract: EVERYONE,
-        reads=_addresses,
+        reads=Contract.addresses,
         readers=_unanswered,
         files=_authorities,
         needed=lambda _spec: "all others stand on it: `adopt` says what of machines you have stays yours",

@@ -93,16 +93,14 @@ class Discovery(Capability[DiscoverySection]):
 
 def _stub(plan: DiscoverySection) -> Iterator[Endpoint]:
     """Where resolvers are set, a name server that only its own node asks; not where systemd-resolved runs."""
-    regions = tuple(name for name, place in plan.datacenters.items() if place.answers)
-    if regions:
+    if regions := tuple(plan.answered):
         on, ports = HostSet(regions=regions), (Ports.one(STUB_PORT),)
         yield Endpoint(STUB, on, ports, "scheduler", ("tcp", "udp"), on, network="loopback")
 
 
 def _names_endpoints(plan: DiscoverySection) -> Iterator[Endpoint]:
     """On those that answer for their region; all others' own servers of names ask these."""
-    named = {name: region for name, region in plan.datacenters.items() if region.answers}
-    if named:
+    if named := plan.answered:
         on, ports = HostSet(regions=tuple(named)), (Ports.one(NAMES_PORT),)
         answering = HostSet(hosts=tuple(host for region in named.values() for host in region.servers))
         yield Endpoint("names", answering, ports, "scheduler", ("tcp", "udp"), on)
@@ -114,8 +112,7 @@ def _names_report(plan: DiscoverySection) -> Report:
     """Nothing where every node has all names in its `/etc/hosts`."""
     places = [
         f"in {name} by {_span(region.servers[0], region.servers[-1])}"
-        for name, region in plan.datacenters.items()
-        if region.answers
+        for name, region in plan.answered.items()
     ]
     return Report(f"Names of nodes are answered {', '.join(places)}" if places else "")
 

@@ -26,13 +26,7 @@ def _name_servers(contract: Contract) -> HostSet:
 def _named(contract: Contract) -> dict[str, Datacenter]:
     """The regions in which control nodes answer for names, and no discovery does."""
     section = contract.section(DiscoverySection)  # none where an older version planned
-    if section is None or section.kind != "names":
-        return {}
-    return {name: one for name, one in section.datacenters.items() if one.answers}
-
-
-def _addresses(contract: Contract) -> dict[str, str]:
-    return {name: str(host.address) for name, host in contract.hosts.items()}
+    return section.answered if section and section.kind == "names" else {}
 
 
 ROLES = (
@@ -42,7 +36,7 @@ ROLES = (
         lambda _contract, _host: SECRETS,
         leaves="what its servers remember, and the names of services",
     ),
-    Role("names", _names_hosts, reads=_addresses, readers=_name_servers, instead_of=("consul",)),
+    Role("names", _names_hosts, reads=Contract.addresses, readers=_name_servers, instead_of=("consul",)),
 )
 
 

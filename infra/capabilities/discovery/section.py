@@ -25,11 +25,6 @@ class Datacenter(Part):
     resolver: Literal["set", "keep"] = "set"
     """Whether the region's nodes ask it by the resolver that all their programs use."""
 
-    @property
-    def answers(self) -> bool:
-        """Whether the region's nodes find all others by name without a list of their own."""
-        return bool(self.servers) and self.resolver == "set"
-
 
 class Service(Part):
     """What others find: a port, and how it is asked whether it is well."""
@@ -52,6 +47,12 @@ class DiscoverySection(Section):
     """By region; one for every region."""
     services: dict[str, tuple[Service, ...]]
     """Pool → what each of its nodes offers."""
+
+    @property
+    def answered(self) -> dict[str, Datacenter]:
+        """The regions whose nodes find all others by name without a list of their own."""
+        found = self.datacenters.items()
+        return {name: one for name, one in found if one.servers and one.resolver == "set"}
 
 
 SECTION = DiscoverySection

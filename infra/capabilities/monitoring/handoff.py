@@ -137,7 +137,7 @@ def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
 
 
 def _prometheus(name: str, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
-    region, address = section.regions[name], _addresses(contract)
+    region, address = section.regions[name], contract.addresses()
     is_global = name == section.global_region
     return {
         "prometheus_authority": str(secret_file(contract.stack, AUTHORITY)),
@@ -227,7 +227,7 @@ def _with_alerts(contract: Contract) -> list[str]:
 
 
 def _alertmanager(name: str, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
-    region, address = section.regions[name], _addresses(contract)
+    region, address = section.regions[name], contract.addresses()
     watcher = section.regions[region.watched_by].server if region.watched_by else None
     return {
         "alertmanager_authority": str(secret_file(contract.stack, AUTHORITY)),
@@ -242,7 +242,7 @@ def _alertmanager(name: str, contract: Contract, section: MonitoringSection) -> 
 
 
 def _grafana(grafana: Grafana, contract: Contract, section: MonitoringSection) -> dict[str, Any]:
-    address = _addresses(contract)
+    address = contract.addresses()
     return {
         "grafana_authority": str(secret_file(contract.stack, AUTHORITY)),
         "grafana_admin_password_file": str(secret_file(contract.stack, ADMIN)),
@@ -256,7 +256,3 @@ def _grafana(grafana: Grafana, contract: Contract, section: MonitoringSection) -
         ],
         "grafana_default_region": section.global_region,
     }
-
-
-def _addresses(contract: Contract) -> dict[str, str]:
-    return {name: str(host.address) for name, host in contract.hosts.items()}
