@@ -56,6 +56,15 @@ def gpu(number: int, **told: str) -> str:
         "gpu_util": "37 %",
         "used": "1024 MiB",
         "replay_counter": "3",
+        "unrepairable_memory": "No",
+        "channel_repair_pending": "No",
+        "tpc_repair_pending": "No",
+        "sram_threshold_exceeded": "No",
+        "row_remapper_histogram_none": "0 bank(s)",
+        "current_mig": "Disabled",
+        "state": "Completed",
+        "status": "Success",
+        "summary": "Healthy",
     } | told
 
     def tags(*names: str) -> str:
@@ -63,9 +72,14 @@ def gpu(number: int, **told: str) -> str:
 
     return (
         f'<gpu id="0000{pci(number).upper()}.0">{tags("product_name", "gpu_recovery_action")}'
+        f"<mig_mode>{tags('current_mig')}</mig_mode>"
         f"<ecc_mode>{tags('current_ecc')}</ecc_mode><ecc_errors><volatile>"
-        f"{tags('sram_uncorrectable_parity', 'dram_uncorrectable')}</volatile></ecc_errors>"
-        f"<remapped_rows>{tags('remapped_row_pending', 'remapped_row_failure')}</remapped_rows>"
+        f"{tags('sram_uncorrectable_parity', 'dram_uncorrectable')}</volatile><aggregate>"
+        f"{tags('sram_threshold_exceeded')}</aggregate>"
+        f"{tags('unrepairable_memory', 'channel_repair_pending', 'tpc_repair_pending')}</ecc_errors>"
+        f"<remapped_rows>{tags('remapped_row_pending', 'remapped_row_failure')}<row_remapper_histogram>"
+        f"{tags('row_remapper_histogram_none')}</row_remapper_histogram></remapped_rows>"
+        f"<fabric>{tags('state', 'status')}<health>{tags('summary')}</health></fabric>"
         f"<pci>{tags('replay_counter')}<pci_gpu_link_info><pcie_gen><max_link_gen>5</max_link_gen>"
         f"{tags('current_link_gen')}</pcie_gen><link_widths><max_link_width>16x</max_link_width>"
         f"{tags('current_link_width')}</link_widths></pci_gpu_link_info></pci><clocks_event_reasons>"
@@ -128,6 +142,20 @@ def nccl(hosts: Sequence[str], bus_gbs: float, wrong: str = "0", gpus: int = 8) 
     )
 
 
+def tried(gpus: int = 8, error: str = "", **told: Mapping[str, Any]) -> str:
+    """cuda.py's, of GPUs that are good; `g3={key: value}` has something of its own."""
+    good = {"error": "", "memory_gbs": 2638.2, "to_host_gbs": 54.7, "from_host_gbs": 54.5}
+    good |= {"tensor_tflops": 661.2, "fp32_tflops": 60.6}
+    wrong = {"words of memory": 0, "sums": 0}
+    each = [
+        {"pci": f"{pci(n).upper()}.0", "wrong": wrong, **good, **told.get(f"g{n}", {})} for n in range(gpus)
+    ]
+    return json.dumps({"error": error, "gpus": each})
+
+
+NO_CUDA = tried(0, error="the driver's libcuda.so.1 is not here")
+
+
 class FakeTools(Tools):
     """Tool → what it prints; a tool that is not there is not installed, one whose answer is None hangs."""
 
@@ -137,7 +165,8 @@ class FakeTools(Tools):
     def has(self, name: str) -> bool:
         return name in self.said
 
-    def run(self, argv: Sequence[str], limit_s: float) -> str:
+    def run(self, argv: Sequence[str], limit_s: float, at_home: bool = False) -> str:
+        del at_home
         self.ran.append(tuple(argv))
         said = self.said[argv[0]]
         if said is None:
@@ -164,7 +193,8 @@ def node(
 ) -> FakeNode:
     """One with eight good GPUs, but for what is said."""
     tools = FakeTools(
-        {"nvidia-smi": all_gpus(), "chronyc": SYNCHRONISED.format(0.00002, "Normal")} | dict(said)
+        {"nvidia-smi": all_gpus(), "chronyc": SYNCHRONISED.format(0.00002, "Normal"), "python3": NO_CUDA}
+        | dict(said)
     )
     made = FakeNode(tools, EXPECTED | dict(expected), new_state() | dict(state), root)
     made.lines = lines

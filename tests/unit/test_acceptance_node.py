@@ -39,6 +39,7 @@ from tests.unit.acceptance_node import (
     node,
     pci,
     smi,
+    tried,
     verdict_of,
     xid_line,
 )
@@ -83,6 +84,20 @@ def test_gpus_of_others_are_unknown(tmp_path: Path) -> None:
         ({"product_name": "NVIDIA A100-SXM4-80GB"}, "drain", "h100-sxm is declared"),
         ({"remapped_row_failure": "Yes"}, "replace", "no spare rows"),
         ({"remapped_row_pending": "Yes"}, "watch", "next reset"),
+        ({"unrepairable_memory": "Yes"}, "replace", "cannot be repaired"),
+        ({"sram_threshold_exceeded": "Yes"}, "repair", "SRAM"),
+        ({"row_remapper_histogram_none": "1 bank(s)"}, "watch", "1 banks of its memory"),
+        ({"channel_repair_pending": "Yes"}, "watch", "repaired at its next reset"),
+        ({"tpc_repair_pending": "Yes"}, "watch", "repaired at its next reset"),
+        (
+            {"state": "In Progress", "status": "N/A"},
+            "drain",
+            "not joined to the others by NVLink (In Progress)",
+        ),
+        ({"status": "Unknown Error"}, "drain", "(Completed, Unknown Error)"),
+        ({"summary": "Unhealthy"}, "drain", "NVLink is not healthy"),
+        ({"summary": "Limited Capacity"}, "watch", "NVLink is not healthy"),
+        ({"state": "N/A", "status": "N/A", "summary": "N/A"}, "none", ""),
         ({"dram_uncorrectable": "2"}, "watch", "2 uncorrectable"),
         ({"current_ecc": "Disabled"}, "watch", "ECC is off"),
         ({"current_link_width": "8x"}, "drain", "8 of 16 lanes"),
@@ -191,7 +206,7 @@ def test_why_it_waits_is_said_as_long_as_it_does(tmp_path: Path) -> None:
     made = node(tmp_path)
     assert proven(made)["severity"] == "waiting"
     (reason,) = verdict_of(made)["reasons"]
-    assert reason.endswith("neither DCGM nor gpu-burn is installed: nothing tried the GPUs")
+    assert reason.endswith("there is no DCGM, and the driver's libcuda.so.1 is not here")
 
 
 def test_a_node_that_was_out_returns_by_the_active_tier_only(tmp_path: Path) -> None:
@@ -377,11 +392,52 @@ def test_gpus_that_nothing_tried_are_not_accepted(tmp_path: Path) -> None:
     assert any("nothing tried the GPUs" in reason for reason in said["reasons"])
 
 
-def test_gpu_burn_stands_in_for_dcgm(tmp_path: Path) -> None:
+def test_where_there_is_no_dcgm_the_driver_alone_does(tmp_path: Path) -> None:
+    said = proven(node(tmp_path, said={"python3": tried()}))
+    assert (said["severity"], said["accepted"]) == ("good", True)
+    assert any("661.2 TFLOP/s of its tensor cores" in note for note in said["notes"])
+    assert proven(node(tmp_path))["severity"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("told", "action", "words"),
+    [
+        ({"wrong": {"words of memory": 2}}, "repair", "2 words of memory are wrong"),
+        ({"wrong": {"sums of tensor cores": 1}}, "repair", "1 sums of tensor cores are wrong"),
+        ({"error": "cuModuleLoadData: uncorrectable ECC error (214)"}, "drain", "does not work: cuModule"),
+        ({"tensor_tflops": 300.0}, "watch", "300 of 661.2 TFLOP/s of its tensor cores"),
+        ({"memory_gbs": 1000.0}, "watch", "1000 of 2638.2 GB/s of its memory"),
+        ({"from_host_gbs": 25.0}, "watch", "25 GB/s from the host, and its link carries 63"),
+    ],
+)
+def test_what_the_driver_alone_finds(told: dict[str, Any], action: str, words: str, tmp_path: Path) -> None:
+    said = proven(node(tmp_path, said={"python3": tried(g3=told)}))
+    assert said["action"] == action
+    assert any(f"GPU {pci(3)}" in reason and words in reason for reason in said["reasons"])
+    assert not any(pci(2) in reason for reason in said["reasons"])
+
+
+def test_gpus_that_cuda_does_not_have_are_missing(tmp_path: Path) -> None:
+    said = proven(node(tmp_path, said={"python3": tried(7)}))
+    assert said["action"] == "drain"
+    assert "CUDA has 7 of 8 declared GPUs" in said["reasons"][0]
+
+
+def test_parts_of_gpus_are_not_taken_for_tried(tmp_path: Path) -> None:
+    divided = all_gpus(g0={"current_mig": "Enabled"})
+    made = node(tmp_path, said={"python3": tried(), "nvidia-smi": divided})
+    assert proven(made)["severity"] == "waiting"
+    assert not any(argv[0] == "python3" for argv in made.tools.ran)  # type: ignore[attr-defined] # FakeTools
+
+
+def test_gpu_burn_goes_further_than_the_driver_alone(tmp_path: Path) -> None:
     good = "\n".join(f"\tGPU {n}: OK" for n in range(8))
-    assert proven(node(tmp_path, said={"gpu-burn": good}))["severity"] == "good"
-    assert proven(node(tmp_path, said={"gpu-burn": good.replace("5: OK", "5: FAULTY")}))["action"] == "repair"
-    assert proven(node(tmp_path, said={"gpu-burn": good.rpartition("\n")[0]}))["action"] == "drain"
+    for text, action in (
+        (good, "none"),
+        (good.replace("5: OK", "5: FAULTY"), "repair"),
+        (good.rpartition("\n")[0], "drain"),
+    ):
+        assert proven(node(tmp_path, said={"gpu-burn": text, "python3": tried()}))["action"] == action
 
 
 @pytest.mark.parametrize(
@@ -427,10 +483,10 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 def test_a_look_that_hangs_is_given_up_and_the_rest_counts(tmp_path: Path) -> None:
     class Stuck(FakeTools):
-        def run(self, argv: Any, limit_s: float) -> str:
+        def run(self, argv: Any, limit_s: float, at_home: bool = False) -> str:
             if argv[0] == "chronyc":
                 time.sleep(30)
-            return super().run(argv, limit_s)
+            return super().run(argv, limit_s, at_home)
 
     made = node(tmp_path, state=IN)
     made.tools = Stuck(made.tools.said)  # type: ignore[attr-defined] # of ours
@@ -488,7 +544,10 @@ def test_whatever_tools_say_there_is_a_verdict_and_it_is_not_good(
     assert f'action="{told["action"]}"}} 1\n' in text
 
 
-READERS = (parse.Smi, parse.diagnosed, parse.burnt, parse.clock, parse.lanes, parse.smart, parse.fio, Result)
+READERS = (
+    *(parse.Smi, parse.diagnosed, parse.tried, parse.burnt, parse.clock, parse.lanes, parse.smart, parse.fio),
+    Result,
+)
 
 
 @given(st.text() | GARBAGE)

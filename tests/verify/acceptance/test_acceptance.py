@@ -18,6 +18,10 @@ GPU = (
     '<gpu id="00000000:1{}:00.0"><product_name>NVIDIA H100 80GB HBM3</product_name>'
     "<temperature><gpu_temp>41 C</gpu_temp></temperature></gpu>"
 )
+NO_CUDA = """#!/bin/sh
+echo '{"error": "the GPUs of this machine are not to be disturbed", "gpus": []}'
+"""
+"""Where there are GPUs, jobs may be on them."""
 ELSEWHERE = """
 import contextlib, io, json, os, sys
 from pathlib import Path
@@ -62,7 +66,7 @@ def elsewhere(host: Host, gpus: int, tiers: str, **more: Any) -> dict[str, Any]:
     try:
         log = f"<nvidia_smi_log>{''.join(map(GPU.format, range(gpus)))}</nvidia_smi_log>"
         tool = f"#!/bin/sh\necho {shlex.quote(log)}\n"
-        for name, text in (("nvidia-smi", tool), ("expected", expected)):
+        for name, text in (("nvidia-smi", tool), ("python3", NO_CUDA), ("expected", expected)):
             host.run_test("printf %%s %s | install -m 0755 /dev/stdin %s/%s", text, folder, name)
         return dict(ask(host, ELSEWHERE, folder, tiers))
     finally:
@@ -115,7 +119,7 @@ def test_gpus_are_told_as_metrics_each_minute(host: Host, expect: Expect) -> Non
 
 
 def test_joining_is_earned(host: Host) -> None:
-    """Without DCGM and gpu-burn nothing tries the GPUs, so that the node waits however good it looks."""
+    """Where nothing tries the GPUs the node waits, however good it looks."""
     new = elsewhere(host, 8, "passive active passive")
     assert (new["severity"], new["accepted"]) == ("waiting", False)
     without = elsewhere(host, 0, "passive active passive", simulated=True)

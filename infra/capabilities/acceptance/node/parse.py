@@ -40,6 +40,18 @@ READINGS = {
 }  # type: dict[str, tuple[float, list[str]]]
 """Metric → what one unit of the tool's is, and where it stands; the first that says a number counts."""
 
+PROCESSES = "processes/process_info"
+SERVERS = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
+"""MPS's server stays where it has served one job; its clients are listed beside it."""
+SPEEDS = {
+    "memory_gbs": "GB/s of its memory",
+    "tensor_tflops": "TFLOP/s of its tensor cores",
+    "fp32_tflops": "TFLOP/s in single precision",
+    "to_host_gbs": "GB/s to the host",
+    "from_host_gbs": "GB/s from the host",
+}
+"""Speeds that cuda.py measures, in words."""
+
 
 class Gpu:
     """One GPU as nvidia-smi has it; None for what it does not tell."""
@@ -55,8 +67,20 @@ class Gpu:
         self.uncorrectable = _uncorrectable(element)
         self.remap_pending = _flag(element, "remapped_rows/remapped_row_pending")
         self.remap_failed = _flag(element, "remapped_rows/remapped_row_failure")
+        self.full_banks = _count(element, "remapped_rows/row_remapper_histogram/row_remapper_histogram_none")
+        self.unrepairable = _flag(element, "ecc_errors/unrepairable_memory")
+        self.sram_exceeded = _flag(element, "ecc_errors/aggregate/sram_threshold_exceeded")
+        self.repair_pending = any(
+            _flag(element, f"ecc_errors/{part}_repair_pending") for part in ("channel", "tpc")
+        )
+        self.divided = _flag(element, "mig_mode/current_mig")
+        self.fabric = {
+            part: _text(element, f"fabric/{path}")
+            for part, path in (("state", "state"), ("status", "status"), ("health", "health/summary"))
+        }
         self.slowed = _slowed(element)
-        self.busy = len(element.findall("processes/process_info"))
+        self.slowed_s = dict(_slowed_s(element))
+        self.busy = sum(_text(one, "process_name") not in SERVERS for one in element.iterfind(PROCESSES))
 
 
 class Smi:
@@ -140,6 +164,35 @@ def _slowed(element: ElementTree.Element) -> list[str]:
         re.sub(r"^clocks_(event|throttle)_reason_", "", one.tag) for one in reasons if one.text == "Active"
     ]
     return [name for name in told if name.startswith(("hw_", "sw_thermal"))]
+
+
+def _slowed_s(element: ElementTree.Element) -> Iterator[tuple[str, float]]:
+    """Reason, as `_slowed` names it → seconds since the driver was loaded; older drivers tell none."""
+    for one in element.findall("clocks_event_reasons_counters/*"):
+        found = re.match(r"([0-9]{1,18}) us$", (one.text or "").strip())
+        name = one.tag.replace("clocks_event_reasons_counters_", "").replace("_therm_", "_thermal_")
+        if found:
+            yield name.replace("power_brake", "power_brake_slowdown"), int(found[1]) / 1e6
+
+
+def _count(element: ElementTree.Element, path: str) -> int:
+    """The number at the start of a text, as in `0 bank(s)`; 0 where there is none."""
+    found = re.match(r"[0-9]{1,9}\b", _text(element, path) or "")
+    return int(found[0]) if found else 0
+
+
+def tried(text: str) -> tuple[str, list[dict[str, Any]]]:
+    """What cuda.py prints → why nothing was tried, and every GPU: `pci`, `error`, `wrong`, and its speeds."""
+    try:
+        answer = json.loads(text)
+        why, gpus = answer["error"], [dict(one) for one in answer["gpus"]]
+        for one in gpus:
+            one["pci"], one["error"] = pci_of(one["pci"]), str(one["error"])
+            one["wrong"] = {str(what): int(number) for what, number in one["wrong"].items()}
+            one.update({speed: float(one.get(speed, 0)) for speed in SPEEDS})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise ValueError("it is no answer of cuda.py's")  # noqa: B904
+    return str(why), gpus
 
 
 def diagnosed(text: str) -> dict[str, list[str]]:

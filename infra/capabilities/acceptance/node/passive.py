@@ -168,14 +168,8 @@ def _gpu(node: Node, gpu: parse.Gpu) -> Iterator[Finding]:
     name, model = f"GPU {gpu.pci}", node.expected["gpu_model"]
     if not is_model(gpu.product, model):
         yield bad("drain", f"{name} is a {gpu.product or 'GPU without a name'}, and {model} is declared")
-    if gpu.remap_failed:
-        yield bad("replace", f"{name}: its memory has no spare rows left (row remapping failed)")
-    if gpu.remap_pending:
-        yield bad("watch", f"{name}: a row is remapped at its next reset")
-    if gpu.uncorrectable:
-        yield bad(
-            "watch", f"{name}: {gpu.uncorrectable} uncorrectable ECC errors since the driver was loaded"
-        )
+    yield from _memory_of(name, gpu)
+    yield from _joined(name, gpu.fabric)
     if gpu.ecc is False:
         yield bad("watch", f"{name}: ECC is off")
     if gpu.width and gpu.width[0] < gpu.width[1]:
@@ -185,6 +179,39 @@ def _gpu(node: Node, gpu: parse.Gpu) -> Iterator[Finding]:
         yield bad("watch", f"{name}: PCIe of generation {gpu.generation[0]} instead of {gpu.generation[1]}")
     if gpu.slowed:
         yield bad("watch", f"{name} is slowed down: {', '.join(gpu.slowed)}")
+
+
+def _memory_of(name: str, gpu: parse.Gpu) -> Iterator[Finding]:
+    """What its memory cannot repair, and what waits for a reset."""
+    if gpu.remap_failed:
+        yield bad("replace", f"{name}: its memory has no spare rows left (row remapping failed)")
+    if gpu.unrepairable:
+        yield bad("replace", f"{name}: its memory cannot be repaired")
+    if gpu.sram_exceeded:
+        yield bad("repair", f"{name}: its SRAM has more uncorrectable errors than its maker allows for")
+    if gpu.full_banks:
+        yield bad("watch", f"{name}: {gpu.full_banks} banks of its memory have no spare row left")
+    if gpu.remap_pending:
+        yield bad("watch", f"{name}: a row is remapped at its next reset")
+    if gpu.repair_pending:
+        yield bad("watch", f"{name}: a part of it is repaired at its next reset")
+    if gpu.uncorrectable:
+        yield bad(
+            "watch", f"{name}: {gpu.uncorrectable} uncorrectable ECC errors since the driver was loaded"
+        )
+
+
+def _joined(name: str, fabric: dict[str, str | None]) -> Iterator[Finding]:
+    """Whether switches of NVLink join it to the others; where there are none nvidia-smi has no state."""
+    state, status, health = (fabric[part] for part in ("state", "status", "health"))
+    if state is None or state.lower() == "not supported":
+        return
+    if state.lower() != "completed" or (status or "Success").lower() != "success":
+        told = state if status is None else f"{state}, {status}"
+        yield bad("drain", f"{name} is not joined to the others by NVLink ({told}): see nvidia-fabricmanager")
+    if health is not None and health.lower() not in ("healthy", "not supported"):
+        action = "watch" if health.lower() == "limited capacity" else "drain"
+        yield bad(action, f"{name}: its NVLink is not healthy ({health})")
 
 
 def xids(node: Node) -> Iterator[Finding]:

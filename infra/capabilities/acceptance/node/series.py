@@ -31,6 +31,7 @@ HELP = {
     "row_remap_pending": "1: a row of its memory is remapped at the next reset.",
     "row_remap_failed": "1: no spare row is left.",
     "slowed": "1: it runs slower than it could, and its load is not the reason.",
+    "slowed_seconds_total": "Seconds since the driver was loaded in which it ran slower for a reason.",
     "pcie_lanes": "Lanes of its PCIe link.",
     "pcie_lanes_most": "Lanes that its PCIe link could have.",
 }
@@ -67,6 +68,8 @@ def _values(labels: str, gpu: parse.Gpu) -> Iterator[tuple[str, str, Any]]:
             yield f"row_remap_{name}", labels, int(flag)
     for reason in gpu.slowed:
         yield "slowed", f'{labels},reason="{reason}"', 1
+    for reason, seconds in gpu.slowed_s.items():
+        yield "slowed_seconds_total", f'{labels},reason="{reason}"', seconds
     if gpu.width:
         yield "pcie_lanes", labels, gpu.width[0]
         yield "pcie_lanes_most", labels, gpu.width[1]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,17 +29,20 @@ class Tools:
         """Whether it is installed."""
         return shutil.which(name) is not None
 
-    def run(self, argv: Sequence[str], limit_s: float) -> str:
+    def run(self, argv: Sequence[str], limit_s: float, at_home: bool = False) -> str:
         """What it printed, whatever its status. OSError where it cannot be started.
 
+        `at_home`: in the folder where it is installed, for one that finds its own files from there.
         What hangs in the kernel does not even die: it is killed, and not waited for.
         """
+        home = Path(shutil.which(argv[0]) or "/").resolve().parent if at_home else None
         with tempfile.TemporaryFile() as out:
             child = subprocess.Popen(  # deadline: below
                 list(argv),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.DEVNULL,
+                cwd=home,
                 start_new_session=True,
             )
             try:

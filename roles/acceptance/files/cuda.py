@@ -1,0 +1,1 @@
+../../../infra/capabilities/acceptance/node/cuda.py
