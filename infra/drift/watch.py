@@ -1,6 +1,7 @@
 """Runs on a node, by a timer: compares it with its own manifest and writes what it finds as metrics.
 
-`python3 -m infra.drift.watch MANIFEST DIRECTORY` writes DIRECTORY/causeway_drift.prom, whole or not at all.
+`python3 -m infra.drift.watch MANIFEST DIRECTORY INTERVAL` writes DIRECTORY/causeway_drift.prom, whole or not
+at all. INTERVAL: seconds from one look to the next, told so that others know when a look is missing.
 Python 3.8 or newer, standard library only. Exit 0 whenever there is a file, whatever it says.
 """
 
@@ -25,6 +26,7 @@ HELP = {
     "causeway_drift_scan_success": "1 when the last look got through.",
     "causeway_drift_scan_timestamp_seconds": "When this node last looked.",
     "causeway_drift_scan_duration_seconds": "How long that took.",
+    "causeway_drift_scan_interval_seconds": "From one look to the next, as it is set.",
 }
 
 
@@ -99,7 +101,7 @@ def write(folder: str, content: str) -> None:
         os.close(place)
 
 
-def main(manifest: str, folder: str) -> int:
+def main(manifest: str, folder: str, interval_s: str) -> int:
     """Look and write."""
     started, clock = time.time(), time.monotonic()
     found = {}
@@ -109,7 +111,9 @@ def main(manifest: str, folder: str) -> int:
         print("nothing was sealed on this node yet: there is no " + manifest)
     except (OSError, ValueError, KeyError, TypeError) as error:
         print(f"cannot look: {type(error).__name__}: {error}", file=sys.stderr)
-    write(folder, text(samples(found, started, time.monotonic() - clock)))
+    told = samples(found, started, time.monotonic() - clock)
+    told["causeway_drift_scan_interval_seconds"] = {"": float(interval_s)}
+    write(folder, text(told))
     return 0
 
 

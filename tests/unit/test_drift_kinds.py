@@ -301,7 +301,7 @@ def test_the_timer_looks_at_all_kinds_from_one_file(tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.json"
     manifest.write_bytes(Manifest(host="node", roles={"base": RoleManifest(entries=governed)}).node_copy())
     done = subprocess.run(
-        [sys.executable, "-sB", "-m", "infra.drift.watch", str(manifest), str(tmp_path)],
+        [sys.executable, "-sB", "-m", "infra.drift.watch", str(manifest), str(tmp_path), "60"],
         env={"PYTHONPATH": str(library)},
         cwd=tmp_path,
         stderr=subprocess.PIPE,

@@ -20,7 +20,8 @@ from pathlib import Path
 
 PATIENCE_S = 5
 METRICS = "/var/lib/prometheus/node-exporter/causeway_drift.prom"
-SCAN_OLD_S = 900
+SCAN_OLD_S, SCANS_MISSED = 900, 15
+"""A look of the drift watch that is so old, and as old as so many looks, is missing: as its alert has it."""
 PASSING, WARNING, CRITICAL = 0, 1, 2
 
 
@@ -68,7 +69,9 @@ def drift() -> list[str]:
     counts = re.findall(r'^causeway_drift_differences\{role="(\w+)"\} (\S+)', text, re.MULTILINE)
     found = [f"{role} drifted" for role, count in counts if float(count)]
     looked = re.search(r"^causeway_drift_scan_timestamp_seconds (\S+)", text, re.MULTILINE)
-    if looked and time.time() - float(looked[1]) > SCAN_OLD_S:
+    every = re.search(r"^causeway_drift_scan_interval_seconds (\S+)", text, re.MULTILINE)
+    limit_s = max(SCAN_OLD_S, SCANS_MISSED * float(every[1]) if every else 0)
+    if looked and time.time() - float(looked[1]) > limit_s:
         found.append("nobody looks for drift")
     return found
 
