@@ -47,6 +47,10 @@ changes:
   description: What was done, in words.
   type: list
   returned: always
+unable:
+  description: What did not go well, and what the command said of it.
+  type: list
+  returned: always
 left:
   description: What was added by somebody, and stays without consent.
   type: list
@@ -68,6 +72,11 @@ class Preparation(Steps):
         super().__init__(module)
         self.todo = module.params["obstacles"]
         self.consent = module.params["remove_added"]
+        self.failed: list[str] = []
+
+    def leave(self, what: str, why: str) -> None:
+        """Note what did not go well; the scan that follows says what it left."""
+        self.failed.append(f"{what}: {why}")
 
     def all(self) -> None:
         """Everything; first what hides something, for what is below it is what has to be brought back."""
@@ -90,7 +99,7 @@ class Preparation(Steps):
         self.packages()
         self.added()
         for command in self.todo.get("commands", ()):
-            self.do(command["what"], lambda argv=command["argv"]: self.command(*argv))
+            self.run(command["what"], *command["argv"])
         self.units()
 
     def settings(self) -> None:
@@ -105,10 +114,10 @@ class Preparation(Steps):
         """Sealed versions, where the archive still has them; the role decides otherwise."""
         for name, version in self.todo.get("packages", {}).items():
             pin = f"{name}={version}"
-            self.do(f"installed {pin}", lambda pin=pin: self.command(*INSTALL, "--allow-downgrades", pin))
+            self.run(f"installed {pin}", *INSTALL, "--allow-downgrades", pin)
         for name, version in self.todo.get("updates", {}).items():
             if not self.has(name, version):
-                self.do(f"installed {name}, {version} or newer", lambda n=name, v=version: self.update(n, v))
+                self.update(name, version)
 
     def has(self, name: str, version: str) -> bool:
         """Whether a package has this version or a newer one: it may have been updated since the scan."""
@@ -119,8 +128,9 @@ class Preparation(Steps):
 
     def update(self, name: str, version: str) -> None:
         """The sealed version, else what the archive has by now; nothing is downgraded for it."""
-        if self.command(*INSTALL, f"{name}={version}")[0] != 0:
-            self.command(*INSTALL, name)
+        sealed, words = f"{name}={version}", f"installed {name}, {version} or newer"
+        is_there = self.module.check_mode or self.command(*INSTALL, "--simulate", sealed)[0] == 0
+        self.run(words, *INSTALL, sealed if is_there else name)
 
     def added(self) -> None:
         """Files and keys that no task accounts for."""
@@ -147,19 +157,17 @@ class Preparation(Steps):
             if command.get("first", False) != first:
                 continue
             if self.consent:
-                self.do(f"took away: {command['what']}", lambda argv=command["argv"]: self.command(*argv))
+                self.run(f"took away: {command['what']}", *command["argv"])
             else:
                 self.left.append(f"{command['what']} ({shlex.join(command['argv'])})")
 
     def units(self) -> None:
         """Definitions that systemd has to read again."""
-        for unit in self.todo.get("restart", ()):
-            self.do(f"restarted {unit}", lambda unit=unit: self.reload(unit))
-
-    def reload(self, unit: str) -> None:
-        """Start a unit again, as its files now say."""
-        self.command("systemctl", "daemon-reload")
-        self.command("systemctl", "try-restart", unit)
+        units = self.todo.get("restart", ())
+        if units and not self.module.check_mode:
+            self.command("systemctl", "daemon-reload")
+        for unit in units:
+            self.run(f"restarted {unit}", "systemctl", "try-restart", unit)
 
     def stranger(self, path: str) -> None:
         """Move an added file away, with consent; name it without."""
@@ -177,7 +185,7 @@ class Preparation(Steps):
         owner, _, named = self.command("dpkg-query", "--search", path)[1].partition(": ")
         if named.splitlines()[:1] == [path] and " " not in owner:
             again = (*INSTALL, "--reinstall", "-o", "Dpkg::Options::=--force-confmiss", owner)
-            self.do(f"{path}: as {owner} brings it", lambda: self.command(*again))
+            self.run(f"{path}: as {owner} brings it", *again)
 
     def away(self, path: str, why: str) -> None:
         """Move a path to where nothing reads it."""
@@ -287,7 +295,10 @@ def main() -> None:
         done = "; ".join(preparation.changes)
         module.fail_json(msg=f"{error}. Done so far: {done or 'nothing'}", changed=bool(preparation.changes))
     module.exit_json(
-        changed=bool(preparation.changes), changes=preparation.changes, left=sorted(set(preparation.left))
+        changed=bool(preparation.changes),
+        changes=preparation.changes,
+        unable=preparation.failed,
+        left=sorted(set(preparation.left)),
     )
 
 

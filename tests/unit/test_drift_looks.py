@@ -30,7 +30,7 @@ def test_a_look_is_missing_by_what_is_set(
 ) -> None:
     now = time.time()
     with monkeypatch.context() as then:
-        then.setattr(watch.time, "time", lambda: now - age_s)
+        then.setattr(time, "time", lambda: now - age_s)
         assert watch.main(str(tmp_path / "no manifest"), str(tmp_path), str(interval_s)) == 0
     monkeypatch.setattr(time, "time", lambda: now)
     assert of_consul(tmp_path) == said

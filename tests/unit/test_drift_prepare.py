@@ -33,6 +33,7 @@ def prepared(
     *,
     check_mode: bool = False,
     consent: bool = False,
+    fails: str = "",
     **obstacles: Any,
 ) -> list[str]:
     """What was done, in words, and what was left; `ran` takes what would have been run."""
@@ -40,13 +41,13 @@ def prepared(
     def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
         assert ran is not None
         ran.append(argv)
-        return 0, "", ""
+        return (1, "", fails) if fails else (0, "", "")
 
     parameters = {"obstacles": obstacles, "remove_added": consent}
     ansible = SimpleNamespace(params=parameters, check_mode=check_mode, run_command=run_command)
     preparation = module.Preparation(ansible)
     preparation.all()
-    return [*preparation.changes, *preparation.left]
+    return [*preparation.changes, *preparation.failed, *preparation.left]
 
 
 NAMES = {
@@ -112,6 +113,24 @@ def test_a_packages_edited_file_is_moved_away_and_brought_again(
     assert not file.exists()
     assert [argv[-1] for argv in ran[1:]] == brought
     assert all({"--reinstall", "Dpkg::Options::=--force-confmiss"} <= set(argv) for argv in ran[1:])
+
+
+@pytest.mark.parametrize(
+    ("obstacles", "said"),
+    [
+        ({"commands": [{"what": "unmasked x.service", "argv": ["systemctl"]}]}, "unmasked x.service"),
+        ({"undone": [{"what": "route 192.0.2.0/24", "argv": ["ip"]}]}, "took away: route 192.0.2.0/24"),
+        ({"packages": {"openssl": "3"}}, "installed openssl=3"),
+        ({"updates": {"openssl": "3"}}, "installed openssl, 3 or newer"),
+        ({"restart": ["x.service"]}, "restarted x.service"),
+    ],
+)
+def test_a_command_that_fails_is_told_as_what_it_is(
+    obstacles: dict[str, Any], said: str, module: ModuleType
+) -> None:
+    """It had been told as done."""
+    told = prepared(module, [], consent=True, fails="E: no such thing\n", **obstacles)
+    assert told == [f"{said}: failed: E: no such thing"]
 
 
 def test_a_unit_starts_again_as_its_files_now_say(module: ModuleType) -> None:
