@@ -102,6 +102,9 @@ def test_slow_questions_are_the_timers_and_a_scan_reads_the_answer(
     assert asked_slowly(timer, "x", read) == ["a"]
     assert asked_slowly(look("thorough"), "x", read) == ["a"]
     assert len(asked) == 3
+    assert asked_slowly(timer, "none", list) == []
+    assert asked_slowly(timer, "none", read) == asked_slowly(scan, "none", read) == []
+    assert len(asked) == 3, "that nothing was found is an answer"
 
 
 PASSWD = (

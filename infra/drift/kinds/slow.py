@@ -22,14 +22,20 @@ def slow(node: Look, name: str, read: Callable[[], list[str]]) -> list[str] | No
     if node.mode in ("seal", "thorough"):
         return read()
     path = f"{ANSWERS}/{name}"
-    text = text_of(path, "")
-    if node.patient and (not text or not 0 <= time.time() - os.stat(path).st_mtime < OLD_S):
+    if node.patient and not is_recent(path):
         os.makedirs(ANSWERS, 0o700, exist_ok=True)
-        text = "\n".join([*read(), ""])
         with open(path + ".part", "w") as file:
-            file.write(text)
+            file.write("\n".join([*read(), ""]))
         os.replace(path + ".part", path)
-    return text.splitlines() if text else None
+    return text_of(path, "").splitlines() if os.path.exists(path) else None
+
+
+def is_recent(path: str) -> bool:
+    """Whether an answer is there and young enough, also one that nothing was found."""
+    try:
+        return 0 <= time.time() - os.stat(path).st_mtime < OLD_S
+    except FileNotFoundError:
+        return False
 
 
 KINDS = ()
