@@ -28,6 +28,7 @@ SECOND = {
     "output": ["evil"], "loaded": False, "fstab": "evil", "mounted": "evil", "mtu_bytes": 1, "up": False,
     "qdisc": "evil", "route": "evil", "rules": ["evil"], "uid": "0", "gid": "0", "home": "/evil",
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
+    "aging": ["0", "9999", "7", "", "40000"],
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
     "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"],
     "answers": False, "differs": ["only in force: evil"], "lines": ["evil"],
@@ -37,7 +38,7 @@ FIRST: dict[str, Any] = {
     **dict.fromkeys(SECOND, "ours"), "dropins": [], "fragment": "/usr/lib/systemd/system/x.service",
     "enabled": "enabled", "load": "loaded", "active": "active", "type": "file", "exists": True,
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
-    "lasts": True, "attributes": [],
+    "lasts": True, "attributes": [], "aging": ["0", "99999", "7", "", ""],
     "contents": ["/usr/lib/systemd/system/x.service as its package brought it"], "halted": [],
     "answers": True, "differs": [], "lines": ["ours"],
 }  # fmt: skip
@@ -218,7 +219,7 @@ def test_a_node_that_says_a_unit_is_over_is_not_believed_where_a_stranger_says_i
         assert entry_of(made, "base", "unit") == unit
 
 
-USER = {"exists": True, "uid": "1", "shell": "a", "groups": [], "password": "p"}
+USER = {"exists": True, "uid": "1", "shell": "a", "groups": [], "password": "p", "aging": ["0"] * 5}
 PARTLY = [
     ("template", {}, "file", FOUND, {"digest"}),
     ("template", {"owner": "root", "group": "root"}, "file", FOUND, {"digest", "owner", "group"}),
@@ -226,6 +227,7 @@ PARTLY = [
     ("user", {"groups": ["sudo"]}, "user", USER, {"groups"}),
     ("user", {"password": "x", "update_password": "on_create"}, "user", USER, set()),
     ("user", {"password": "x", "uid": 0}, "user", USER, {"password", "uid"}),
+    ("user", {"password_expire_max": 99}, "user", USER, {"aging"}),
 ]
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from infra.drift.kind import Claim, Found, How, Kind, Task, Value, is_flag, is_list, is_text
 from infra.drift.looks import Look
 from infra.drift.node import text_of
+
+if TYPE_CHECKING:
+    from infra.drift.findings import Difference
+    from infra.drift.manifest import Manifest
+    from infra.drift.repair import Obstacles
 
 
 def look_at_user(node: Look, key: str, how: How) -> Found:
@@ -25,13 +31,21 @@ def look_at_user(node: Look, key: str, how: How) -> Found:
         "shell": row[6],
         "groups": sorted(r[0] for r in node.table("group") if len(r) > 3 and key in r[3].split(",")),
         "password": node.digest(shadow.split(":")[1].encode()) if shadow else None,
+        "aging": shadow.split(":")[3:8] if shadow else None,
     }
 
 
 # On the controller
 
-ARGUMENTS = {name: name for name in ("uid", "home", "shell", "groups", "password")} | {"gid": "group"}
+ARGUMENTS = {
+    **{name: name for name in ("uid", "home", "shell", "groups", "password")},
+    "gid": "group",
+}
 """Aspect → the argument of `user` that sets it."""
+AGED_BY = ("expires", *(f"password_expire_{x}" for x in ("min", "max", "warn", "account_disable")))
+"""The arguments that set `aging`."""
+AGING = ("--mindays", "--maxdays", "--warndays", "--inactive", "--expiredate")
+"""chage's options, in the order of shadow(5)."""
 
 
 def user(task: Task) -> Iterator[Claim]:
@@ -57,7 +71,14 @@ class User(Kind):
         given = {aspect for aspect, name in ARGUMENTS.items() if task.args.get(name) is not None}
         if task.args.get("update_password") == "on_create":
             given -= {"password"}
-        return ARGUMENTS.keys() - given
+        given |= {"aging"} if any(task.args.get(name) is not None for name in AGED_BY) else set()
+        return {*ARGUMENTS, "aging"} - given
+
+    def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
+        """When the account and its password end: most tasks leave that open."""
+        if difference.found.get("aging") and (sealed := difference.expected.get("aging")):
+            words = (word for name, days in zip(AGING, sealed, strict=True) for word in (name, days or "-1"))
+            found.run(f"set back when {difference.key} ends", "chage", *words, difference.key)
 
 
 KINDS = (
@@ -69,11 +90,12 @@ KINDS = (
             **dict.fromkeys(("uid", "gid", "home", "shell"), is_text),
             "groups": is_list,
             "password": is_text,
+            "aging": is_list,
         },
         modules={"ansible.builtin.user": user},
         always=("exists",),
         what_it_is="exists",
         knows_others=True,
-        said={"password": "its password was changed"},
+        said={"password": "its password was changed", "aging": "when it or its password ends was changed"},
     ),
 )
