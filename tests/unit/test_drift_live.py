@@ -18,6 +18,7 @@ from infra.drift.looks import Look
 from infra.drift.manifest import Manifest, RoleManifest
 from infra.drift.node import run
 from infra.drift.repair import host_plan
+from roles.base.drift import timekeeping
 from roles.wan_gateway.drift.frr import frr_lines
 from tests.patience import wait_for
 from tests.unit.test_drift_repair import plan_for
@@ -89,6 +90,37 @@ def test_a_name_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.M
 
         Thread(target=answer, daemon=True).start()
         dns_answer(port, "version.bind", 16, 3)
+
+
+CHRONY = b"server 10.1.0.1 iburst\npool pool.ntp.org\n"
+SOURCE = "^,*,10.1.0.1,10,5,337,27,0.1,0.1,0.1\n1,0,0,0,0\n"
+CLOCK = "0AD21100,10.1.0.1,11,1.9,0.1,0.1,0.1,0.1,0.1,0.1,0.1,0.1,16.1,Normal\n"
+ITSELF = CLOCK.replace("0AD21100,10.1.0.1", "7F7F0101,")
+ALLOW = b"allow 10.1.0.0/16\n"
+ASKED = {
+    "nothing": (CHRONY, CLOCK, "", []),
+    "somebody may ask": (CHRONY, CLOCK, "192.0.2.1", ["only in force: allow 192.0.2.1"]),
+    "its region may ask": (CHRONY, CLOCK, "10.1.0.1", ["only in force: allow 10.1.0.1"]),
+    "its region may, as its files say": (CHRONY + ALLOW, CLOCK, "10.1.0.0", []),
+    "its region may no more": (CHRONY + ALLOW, CLOCK, "", ["only in its files: allow 10.1.0.0"]),
+    "it may be any": (CHRONY + b"allow\n", CLOCK, "", []),
+    "itself": (CHRONY, ITSELF, "", ["only in force: local"]),
+    "itself, as its files say": (CHRONY + b"local stratum 10 orphan\n", ITSELF, "", []),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+def test_whom_chrony_was_told_to_answer(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, clock, allowed, found = ASKED[what]
+
+    def chronyc(argv: list[str], _limit_s: float) -> str:
+        asked = [word.partition(" ")[2] for word in argv if word.startswith("accheck ")]
+        said = ("208 Access allowed\n" if address == allowed else "209 Access denied\n" for address in asked)
+        return SOURCE + clock + "".join(said)
+
+    monkeypatch.setattr(timekeeping, "run", chronyc)
+    monkeypatch.setattr(timekeeping, "program_files", lambda _node, _how: {"/etc/chrony/chrony.conf": files})
+    assert timekeeping.told_of_time(look()) == found
 
 
 def test_what_frr_says_of_a_neighbour_is_said_of_that_one() -> None:
