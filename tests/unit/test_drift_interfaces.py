@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from infra.drift.kinds import KINDS
-from roles.base.drift import interfaces
+from infra.drift.looks import Look
+from roles.base.drift import interfaces, traffic
 from tests.unit.test_drift_known import NET_ADMIN
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
@@ -32,6 +33,13 @@ CHANGES = {
         "net/ipv4/ip_local_port_range 1024 2000",
     ),
     "a queue": ("settings", "lan0 txqueuelen 1000", "ip link set dev lan0 txqueuelen 9", "lan0 txqueuelen 9"),
+    "an MTU": ("settings", "lan0 mtu 1500", "ip link set dev lan0 mtu 1400", "lan0 mtu 1400"),
+    "a setting of TCP": (
+        "settings",
+        "net/ipv4/tcp_retries1 3",
+        "sysctl --quiet --write net/ipv4/tcp_retries1=9",
+        "net/ipv4/tcp_retries1 9",
+    ),
     "a bridge": (
         "settings",
         "lan0 master -",
@@ -76,7 +84,7 @@ def test_what_a_device_does_by_itself_is_read_and_set_back_by_ethtool() -> None:
     )  # fmt: skip
     assert {"lan0 tx on", "lan0 sg on", "lan0 tso on", "lan0 gso on", "lan0 gro off"} <= found
     assert {"lan0 rx-channels 1", "lan0 tx-channels 1"} <= found
-    assert not {line for line in found if "ring" in line}, "a pair of links has none"
+    assert not {line for line in found if "-ring" in line}, "a pair of links has none"
     assert not {line for line in found if line.startswith("lan1 g")}, "a bridge does as its links do"
     for sealed, after, argv in (
         ("eth0 gro on", "eth0 gro off", ["ethtool", "-K", "eth0", "gro", "on"]),
@@ -98,6 +106,30 @@ def test_what_comes_with_a_new_link_is_sealed_and_a_changed_setting_is_not() -> 
     assert "eth0 txqueuelen 7" in "".join(said)
     assert "wan0" not in "".join(said)
     assert "odd0" in "".join(said)
+
+
+def test_the_mtu_that_is_declared_by_now_is_sealed_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interfaces, "declared_mtu", lambda _stack, _host: "9000")
+    old = {"settings": ["eth0 mtu 1500", "eth1 mtu 1500", "net/ipv4/tcp_sack 1"]}
+    now = {"settings": ["eth0 mtu 9000", "eth1 mtu 1400", "net/ipv4/tcp_sack 9000"]}
+    want, said = sealed_again("interfaces", old, now)
+    assert want["settings"] == [*sorted(["eth0 mtu 9000", *old["settings"]])]
+    assert "eth1 mtu 1400" in "".join(said)
+    assert "eth0" not in "".join(said)
+
+
+def test_the_mtu_of_links_that_are_declared_or_governed_is_compared_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {traffic.RAILS_FILE: {"192.0.2.1"}, interfaces.LINKS_FILE: {"192.0.2.5"}}
+    lines = ["192.0.2.1/29 dev rail0", "192.0.2.5/30 dev wan0", "192.0.2.9/24 dev eth0"]
+    monkeypatch.setattr(interfaces, "addresses_in", given.__getitem__)
+    monkeypatch.setattr(interfaces, "address_lines", lambda _names: lines)
+    monkeypatch.setattr(interfaces, "is_tunnel", lambda name: name == "wg0")
+    links = {name: {interfaces.MTU: b""} for name in ("rail0", "wan0", "eth0", "wg0", "own0", "lan0")}
+    monkeypatch.setattr(interfaces, "called", lambda has: "bridge" if has is links["lan0"] else "")
+    node = Look("5a17", "scan", [], {"interface": ["own0"]})
+    assert list(interfaces.nobodys_mtu(node, links, {})) == ["eth0"]
 
 
 def test_settings_count_where_they_were_sealed() -> None:

@@ -51,3 +51,11 @@ def test_programs_of_roles_give_and_take_some_addresses_and_never_the_nodes_own(
     monkeypatch.setattr(traffic, "SHARED_FILE", str(tmp_path / "none"))
     monkeypatch.setattr(traffic, "RAILS_FILE", str(tmp_path / "none"))
     assert traffic.addresses_of_programs() == set()
+
+
+def test_metrics_are_of_routes_that_were_sealed() -> None:
+    line = "192.0.2.0/24 dev lo: mtu 600"
+    assert traffic.is_of_known(look(routes=["192.0.2.0/24 dev lo"]), line)
+    assert traffic.is_of_known(look("seal"), line)
+    assert not traffic.is_of_known(look(routes=["192.0.2.0/24 dev lo metric 7"]), line)
+    assert not traffic.is_of_known(look("seal"), "")

@@ -22,4 +22,11 @@ def look_at_interface(node: Look, key: str, how: How) -> Found:
     }
 
 
-KINDS = (Kind("interface", look_at_interface, {"mtu_bytes": is_number, "up": is_flag, "qdisc": is_text}),)
+KINDS = (
+    Kind(
+        "interface",
+        look_at_interface,
+        {"mtu_bytes": is_number, "up": is_flag, "qdisc": is_text},
+        knows_others=True,
+    ),
+)

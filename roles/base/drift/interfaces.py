@@ -15,9 +15,15 @@ from infra.drift.kind import Claim, Found, How, added, is_list
 from infra.drift.kinds.known import Known, with_known
 from infra.drift.looks import Look
 from infra.drift.node import text_of
+from infra.errors import CausewayError
+from infra.ground.contract import load_contract
+from infra.stack import contract_file
 from roles.base.drift.traffic import (
     EPHEMERAL,
     OVERLAYS,
+    RAILS_FILE,
+    address_lines,
+    addresses_in,
     attributes_of,
     ending,
     is_tunnel,
@@ -28,10 +34,13 @@ from roles.base.drift.traffic import (
 if TYPE_CHECKING:
     from infra.drift.findings import Difference
     from infra.drift.manifest import Entry, Manifest
+    from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
 
-NAME, MASTER, QUEUE_LENGTH, INFO = 3, 10, 13, 18
+NAME, MTU, MASTER, QUEUE_LENGTH, INFO = 3, 4, 10, 13, 18
 """Attributes of a link (linux/if_link.h); of the last one the first is its kind."""
+LINKS_FILE = "/etc/causeway-wan-gateway.json"
+"""The WAN links of a gateway, whose MTU the declaration says, as it does that of the rails."""
 OF_ENGINES = ("podman", "virbr", "lxd", "lo")
 """How more links begin of containers and virtual machines, and the one that every node has."""
 OF_MODULES = frozenset(
@@ -43,15 +52,21 @@ OF_AN_INTERFACE = (
     *(f"ipv4/conf/{{}}/{x}" for x in ("rp_filter", "secure_redirects", "send_redirects", "accept_local")),
     *(f"ipv4/conf/{{}}/{x}" for x in ("accept_source_route", "proxy_arp", "arp_ignore", "arp_announce")),
     *(f"ipv4/conf/{{}}/{x}" for x in ("route_localnet", "src_valid_mark", "disable_policy")),
+    "ipv4/conf/{}/arp_filter",
     *(f"ipv6/conf/{{}}/{x}" for x in ("accept_redirects", "accept_source_route", "proxy_ndp")),
+    "ipv6/conf/{}/disable_ipv6",
 )
 """Settings by which packets take other ways. Not `forwarding`: an engine of containers sets it."""
+OF_TCP = "net/ipv4/"
+NOT_OF_TCP = ("tcp_available_congestion_control", "tcp_fastopen_key")
+"""What a module adds to as it is loaded, and a secret."""
 OF_THE_KERNEL = (
-    *(f"net/ipv4/{x}" for x in ("tcp_sack", "tcp_timestamps", "tcp_window_scaling", "tcp_syncookies")),
-    *(f"net/ipv4/{x}" for x in ("tcp_ecn", "tcp_retries2", "tcp_fin_timeout", "tcp_keepalive_time")),
+    *(f"net/ipv4/{x}" for x in ("ip_no_pmtu_disc", "fib_multipath_hash_policy", "icmp_ratelimit")),
+    *(f"net/ipv4/neigh/default/gc_thresh{x}" for x in (1, 2, 3)),
     *(f"net/ipv4/{x}" for x in ("ip_local_port_range", "ip_default_ttl", "icmp_echo_ignore_all")),
     *(f"net/ipv4/{x}" for x in ("ip_nonlocal_bind", "ip_unprivileged_port_start", "ping_group_range")),
     *(f"net/core/{x}" for x in ("somaxconn", "netdev_max_backlog", "netdev_budget", "busy_poll")),
+    *(f"net/core/{x}" for x in ("rmem_max", "wmem_max", "rmem_default", "wmem_default", "default_qdisc")),
     *(f"net/netfilter/nf_conntrack_{x}" for x in ("max", "tcp_loose", "tcp_timeout_established")),
     *(f"kernel/{x}" for x in ("core_pattern", "modprobe", "randomize_va_space", "panic", "panic_on_oops")),
     *(f"kernel/{x}" for x in ("sysrq", "kptr_restrict", "dmesg_restrict", "unprivileged_bpf_disabled")),
@@ -103,13 +118,29 @@ def setting_lines(
 ) -> list[str]:
     """A line for each setting that is this node's to have, and that no role governs."""
     names = {value(has[0]): name for name, has in links.items()}
-    found = []
+    found = [f"{name} mtu {value(has[MTU])}" for name, has in nobodys_mtu(node, lasting, names).items()]
     for name, has in lasting.items():
         found.append(f"{name} txqueuelen {value(has[QUEUE_LENGTH]) if QUEUE_LENGTH in has else 0}")
         found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
     # What a bridge or a bond does follows from the links in it, which come and go.
     found += device_lines(name for name, has in lasting.items() if called(has) in ("", "veth"))
     return found + sysctl_lines(node, ("all", "default", *lasting))
+
+
+def nobodys_mtu(
+    node: Look, lasting: dict[str, dict[int, bytes]], names: dict[int, str]
+) -> dict[str, dict[int, bytes]]:
+    """The links whose MTU follows from no declaration, nor as a bridge's from other links, and is compared by
+    no other kind."""
+    declared = addresses_in(RAILS_FILE) | addresses_in(LINKS_FILE)
+    given = (line.partition(" dev ") for line in address_lines(names)) if declared else ()
+    governed = {name for address, _, name in given if address.partition("/")[0] in declared}
+    governed.update(node.keys_of("interface"))
+    return {
+        name: has
+        for name, has in lasting.items()
+        if MTU in has and name not in governed and not is_tunnel(name) and called(has) != "bridge"
+    }
 
 
 def device_lines(names: Iterable[str]) -> list[str]:
@@ -147,6 +178,7 @@ def sysctl_lines(node: Look, names: tuple[str, ...]) -> list[str]:
     """A line for each of these links' settings, and the kernel's; what a node cannot write is its host's."""
     own = {str(key).replace(".", "/") for key in node.keys_of("sysctl")}
     paths = [*(f"net/{path.format(name)}" for path in OF_AN_INTERFACE for name in names), *OF_THE_KERNEL]
+    paths += [OF_TCP + x for x in os.listdir(f"{TOP}/{OF_TCP}") if x[:4] == "tcp_" and x not in NOT_OF_TCP]
     return [
         f"{path} {' '.join(text_of(f'{TOP}/{path}', '').split())}"
         for path in paths
@@ -174,6 +206,15 @@ def keys_of(lines: Iterable[str]) -> set[str]:
 # On the controller
 
 
+def declared_mtu(stack: str, host: str) -> str:
+    """The MTU of a host's region; empty where nothing is declared any more."""
+    try:
+        contract = load_contract(contract_file(stack))
+        return str(contract.regions[contract.region_of(host)].mtu_bytes)
+    except (CausewayError, KeyError):
+        return ""
+
+
 class Interfaces(Known):
     """Links that nobody but the roles may add, settings that nobody but they may change."""
 
@@ -185,6 +226,11 @@ class Interfaces(Known):
     def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
         """A setting of what was not there before."""
         return aspect == "settings" and key_of(line) not in keys_of(before.want.get("settings") or ())
+
+    def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
+        """The MTU that the declaration says by now."""
+        words = line.split()
+        return words[1] == "mtu" and words[2] == declared_mtu(run.stack, run.host)
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
         """A link, with the command that takes it away; a setting, with the one that takes it back."""

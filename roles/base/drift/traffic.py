@@ -33,6 +33,12 @@ BY_OTHERS = (1, 2, 9, 11, 12, 13, 14, 16, 18, 42, 96, *range(186, 199))
 """Protocols of routes that come and go by themselves (linux/rtnetlink.h): redirects, the kernel's own, router
 advertisements, routing daemons', DHCP's, keepalived's, and those that role tcp_tuning keeps."""
 CLONED = 0x200
+OF_ROUTE = ": "
+METRICS = {
+    **{2: "mtu", 3: "window", 4: "rtt", 5: "rttvar", 6: "ssthresh", 7: "cwnd", 8: "advmss", 9: "reordering"},
+    **{10: "hoplimit", 11: "initcwnd", 13: "rto_min", 14: "initrwnd", 15: "quickack", 16: "congctl"},
+}
+"""What is said of a route (linux/rtnetlink.h) → iproute2's word."""
 LINK_SCOPE, HOST_SCOPE = 253, 254
 ROUTE_TYPES = {2: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "throw"}
 ACTIONS = {1: "lookup", 2: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
@@ -56,13 +62,15 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
 
     names = dict(if_nameindex())
     lasting = {index: name for index, name in names.items() if not name.startswith(EPHEMERAL)}
+    routes = list(set_routes(lasting))
     return with_known(
         node,
         {
             "rules": [
                 rule_line(data) for _, data in dumped(ROUTE, GET_RULE, bytes(12)) if data[0] in (INET, INET6)
             ],
-            "routes": route_lines(lasting),
+            "routes": [line for line, _ in routes],
+            "metrics": [line for line in map(metrics_line, routes) if is_of_known(node, line)],
             "chains": [
                 line for line in chain_lines() if " ".join(line.split()[:2]) not in node.keys_of("nft")
             ],
@@ -133,9 +141,8 @@ def network(family: int, data: bytes | None, bits: int) -> str:
     return text if bits == whole else f"{text}/{bits}"
 
 
-def route_lines(names: dict[int, str]) -> list[str]:
-    """Routes that somebody set, of all tables, as `ip route` takes them."""
-    found = []
+def set_routes(names: dict[int, str]) -> Iterator[tuple[str, dict[int, bytes]]]:
+    """Routes that somebody set, of all tables, as `ip route` takes them; with their attributes."""
     for _, data in dumped(ROUTE, GET_ROUTE, bytes(12)):
         family, bits, protocol, kind = data[0], data[1], data[5], data[7]
         has = attributes_of(data[12:])
@@ -151,8 +158,22 @@ def route_lines(names: dict[int, str]) -> list[str]:
         table = value(has[15]) if 15 in has else data[4]
         words += ["table", str(table)] * (table != 254)
         words += ["metric", str(value(has[6]))] if 6 in has else []
-        found.append(" ".join(words))
-    return found
+        yield " ".join(words), has
+
+
+def metrics_line(route: tuple[str, dict[int, bytes]]) -> str:
+    """What a route says beyond where it leads, as `ip route` takes it: MTU, windows, congestion control."""
+    line, has = route
+    words = []
+    for code, data in sorted(attributes_of(has.get(8, b"")).items()):
+        words += [METRICS[code], ending(data) if code == 16 else str(value(data))] if code in METRICS else []
+    return f"{line}{OF_ROUTE}{' '.join(words)}" if words else ""
+
+
+def is_of_known(node: Look, line: str) -> bool:
+    """Whether it is of a route that was sealed: of another one its metrics go with it."""
+    known = node.want.get("routes") or ()
+    return bool(line) and (node.mode == "seal" or line.partition(OF_ROUTE)[0] in known)
 
 
 def rule_line(data: bytes) -> str:
@@ -242,9 +263,13 @@ def address_lines(names: dict[int, str]) -> list[str]:
 def addresses_of_programs() -> set[str]:
     """Those that keepalived gives and takes, and those of the rails."""
     shared = text_of(SHARED_FILE, "").partition("virtual_ipaddress {")[2].partition("}")[0].split()
-    rails = text_of(RAILS_FILE, "").replace('"', " ").split()  # `json` takes as long as all the looking
-    given = [word for name, word in zip(rails, rails[2:]) if name == "address"]
-    return {word.partition("/")[0] for word in shared + given}
+    return {word.partition("/")[0] for word in shared} | addresses_in(RAILS_FILE)
+
+
+def addresses_in(path: str) -> set[str]:
+    """The addresses that a role's file of JSON gives to interfaces."""
+    words = text_of(path, "").replace('"', " ").split()  # `json` takes as long as all the looking
+    return {word.partition("/")[0] for name, word in zip(words, words[2:]) if name == "address"}
 
 
 def of_known_interfaces(node: Look, lines: list[str]) -> list[str]:
@@ -339,6 +364,9 @@ class Traffic(Known):
         """The command that takes one away."""
         words = line.split()
         argv = ["ip", aspect[:-1], "del"]
+        if aspect == "metrics":
+            self._set_back(found, line, manifest)
+            return
         if words[0] == "-6":
             argv, words = ["ip", "-6", "rule", "del"], words[1:]
         elif aspect == "routes" and ":" in "".join(words[:2]):
@@ -358,9 +386,19 @@ class Traffic(Known):
             argv, words = ["tc", words[0], "del"], words[1:]
         found.undo(f"{self.said[aspect]} {line}", *argv, *words)
 
+    def _set_back(self, found: Obstacles, line: str, manifest: Manifest) -> None:
+        """Note the command that gives a route the metrics that were sealed, or none."""
+        route = line.partition(OF_ROUTE)[0]
+        sealed = manifest.entry(self.name, "all")
+        known = (str(old).partition(OF_ROUTE) for old in (sealed.want.get("metrics") or () if sealed else ()))
+        before = next((rest for old, _, rest in known if old == route), "")
+        family = ["-6"] * (":" in "".join(route.split()[:2]))
+        argv = ["ip", *family, "route", "replace", *route.split(), *before.split()]
+        found.undo(f"{self.said['metrics']} {line}", *argv)
+
 
 ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(
-    ("rules", "routes", "chains", "queues", "addresses", "neighbours", "programs"), is_list
+    ("rules", "routes", "metrics", "chains", "queues", "addresses", "neighbours", "programs"), is_list
 )
 KINDS = (
     Traffic(
@@ -372,6 +410,7 @@ KINDS = (
         said={
             "rules": "rule",
             "routes": "route",
+            "metrics": "metrics of route",
             "chains": "nftables chain",
             "queues": "queueing",
             "addresses": "address",
