@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra.drift.kinds import slow
+from infra.drift.kinds import KINDS, slow
 from infra.drift.kinds.slow import slow as asked_slowly
 from infra.drift.looks import Look
+from infra.drift.manifest import Entry, Manifest, RoleManifest
+from infra.drift.repair import Obstacles
 from roles.base.drift import privilege
 from roles.base.drift.privilege import account_lines, is_installed_so, is_privileged, other_keys, sudo_files
 from tests.unit.test_drift_live import look
@@ -52,6 +54,25 @@ def test_what_decides_where_packets_go_is_read_from_the_kernel_and_taken_away_ag
     before, after = said.stdout.splitlines()
     assert f"'{shown}'" in before
     assert shown not in after
+
+
+def test_the_metrics_of_a_route_are_read_and_set_back_to_those_that_were_sealed() -> None:
+    route = "203.0.113.0/24 dev lo metric 7"
+    sealed = Entry(kind="traffic", key="all", task="t", want={"metrics": [f"{route}: initcwnd 9"]})
+    found = Obstacles()
+    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[sealed])})
+    line = f"{route}: mtu 600 initcwnd 4 congctl reno"
+    KINDS["traffic"].undo(found, "metrics", line, manifest)  # type: ignore[attr-defined]
+    (undo,) = found.undone
+    python = f'python3 -c "{LOOKING}"'
+    add, change = (f"ip route {x} {route}" for x in ("add", "replace"))
+    script = f"""set -e; ip link set lo up; {add} initcwnd 9; {python}
+        {change} mtu 600 initcwnd 4 congctl reno; {python}; {" ".join(undo["argv"])}; {python}"""
+    said = subprocess.run([*NET_ADMIN, "sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    first, second, third = said.stdout.splitlines()
+    assert "lo metric 7: initcwnd 9'" in first
+    assert "lo metric 7: mtu 600 initcwnd 4 congctl reno'" in second
+    assert third == first
 
 
 def known(name: str, added: str, **record_changes: Any) -> tuple[list[str], list[str]]:
@@ -139,6 +160,47 @@ def test_accounts_that_are_root_or_let_somebody_in_are_listed(
         "eve in group sudo",
     ]
     assert [line.partition(": ")[0] for line in other_keys(node)] == [f"{tmp_path}/.ssh/authorized_keys"]
+
+
+def test_who_is_of_a_mighty_group_beside_its_list_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = {
+        "passwd": ("root:x:0:0", "games:x:5:27", "own:x:9:27", "eve:x:7:100"),
+        "group": ("sudo:x:27:", "users:x:100:"),
+        "gshadow": ("sudo:$y$guess:eve,ada:", "users:$y$guess:eve:", "adm:!::"),
+    }
+    tables = {name: [row.split(":") for row in table] for name, table in rows.items()}
+    monkeypatch.setattr(Look, "table", lambda _look, name: tables[name])
+    lines = privilege.other_members(Look("5a17", "scan", [], {"user": ["own"]}))
+    assert lines == [
+        *("games of group sudo", "eve lets into group sudo", "ada lets into group sudo"),
+        "sudo has a password as a group",
+    ]
+    undone = plan_for("privilege", "root", {"members": []}, {"members": lines}).obstacles.undone
+    assert [command["argv"] for command in undone] == [
+        ["usermod", "--gid", "nogroup", "games"],
+        ["gpasswd", "--administrators", "", "sudo"],
+        ["gpasswd", "--administrators", "", "sudo"],
+        ["gpasswd", "--remove-password", "sudo"],
+    ]
+
+
+def test_what_systemd_was_told_of_units_that_no_task_governs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control, transient = tmp_path / "system.control", tmp_path / "transient"
+    monkeypatch.setattr(privilege, "TOLD_FOLDERS", (str(control),))
+    monkeypatch.setattr(privilege, "TRANSIENT", str(transient))
+    files = [control / f"{unit}.service.d" / "50-CPUWeight.conf" for unit in ("dbus", "ours")]
+    files += [transient / name for name in ("run-r1.timer", "run-r1.service", "causeway-sshd-undo.timer")]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    node = Look("5a17", "scan", [], {"unit": ["ours.service"]})
+    assert privilege.told_of_units(node) == [str(files[0]), str(files[2])]
+    told = {"told": [f"{files[0]} 1", f"{files[2]} 1"]}
+    plan = plan_for("privilege", "root", {"told": []}, told)
+    assert plan.obstacles.added == [str(files[0])]
+    assert [command["argv"] for command in plan.obstacles.undone] == [["systemctl", "stop", "run-r1.timer"]]
 
 
 def test_sudos_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

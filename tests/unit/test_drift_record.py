@@ -113,6 +113,7 @@ RECORDED = [
             ("file", "/root/.ssh/authorized_keys"): {},
             ("authorized_keys", "root"): {},
             ("privilege", "root"): {},
+            ("rights", "all"): {},
             ("folders", "all"): {},
             ("programs", "all"): {},
             ("surroundings", "all"): {},

@@ -37,6 +37,11 @@ CRON = (
     *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly")),
     "/var/spool/cron/crontabs/root",
 )
+TOLD_FOLDERS = tuple(f"/{top}/systemd/system.{x}" for top in ("etc", "run") for x in ("control", "attached"))
+"""Where systemd keeps what it was told of units, and units of images that were attached."""
+TRANSIENT = "/run/systemd/transient"
+STARTERS = (".timer", ".path", ".socket")
+"""How units end that start others; services and scopes come and go with what made them."""
 UNIT_FOLDERS = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
 PACKAGES_UNITS = ("/usr/lib/systemd/", "/lib/systemd/", "/dev/null")
 SET_ID = stat.S_ISUID | stat.S_ISGID
@@ -51,11 +56,13 @@ def look_at_privilege(node: Look, key: str, how: How) -> Found:
     """Each list of who and what; setuid programs as the timer last found them."""
     found = {
         "accounts": account_lines(node),
+        "members": other_members(node),
         "keys": other_keys(node),
         "sudo": filed(node, sudo_files()),
         "pam": filed(node, files_below("/etc/pam.d")),
         "cron": filed(node, [path for start in CRON for path in files_below(start)]),
         "units": filed(node, unit_files()),
+        "told": filed(node, told_of_units(node)),
         "preloaded": filed(node, files_below("/etc/ld.so.preload")),
     }
     programs = slow(node, "setuid", privileged_programs)
@@ -91,6 +98,22 @@ def account_lines(node: Look) -> list[str]:
     for row in node.table("group"):
         if len(row) > 3 and row[0] in MIGHTY:
             found += [f"{name} in group {row[0]}" for name in row[3].split(",") if name and name not in own]
+    return found
+
+
+def other_members(node: Look) -> list[str]:
+    """Whose own group is a mighty one, who may let others into one, and those that a password opens."""
+    mighty = {row[2]: row[0] for row in node.table("group") if len(row) > 3 and row[0] in MIGHTY}
+    own = node.keys_of("user")
+    found = [
+        f"{row[0]} of group {mighty[row[3]]}"
+        for row in node.table("passwd")
+        if len(row) > 3 and row[3] in mighty and row[2] != "0" and row[0] not in own
+    ]
+    for row in node.table("gshadow") if os.path.exists("/etc/gshadow") else ():
+        if len(row) > 3 and row[0] in MIGHTY:
+            found += [f"{name} lets into group {row[0]}" for name in row[2].split(",") if name]
+            found += [f"{row[0]} has a password as a group"] * (row[1][:1] not in ("", "!", "*"))
     return found
 
 
@@ -142,6 +165,18 @@ def unit_files() -> list[str]:
             if not inner.startswith("snap"):
                 found.append(path)
     return found
+
+
+def told_of_units(node: Look) -> list[str]:
+    """What systemd was told of units that no task governs: their settings, and what it is to start."""
+    own = {f"/{unit}.d/" for unit in node.keys_of("unit")}
+    paths = [path for folder in TOLD_FOLDERS for path in files_below(folder)]
+    paths += [path for path in files_below(TRANSIENT) if path.endswith(STARTERS)]
+    return [
+        path
+        for path in paths
+        if not any(unit in path for unit in own) and not path.startswith(f"{TRANSIENT}/causeway-")
+    ]
 
 
 def filed(node: Look, paths: list[str]) -> list[str]:
@@ -204,7 +239,7 @@ def is_privileged(path: str, how: str) -> bool:
 
 FIRST_PERSON = 1000
 """The first number of an account that is no system's (Debian Policy 9.2.2)."""
-FILED = ("sudo", "pam", "cron", "units", "preloaded")
+FILED = ("sudo", "pam", "cron", "units", "told", "preloaded")
 
 
 class Privilege(Everywhere):
@@ -248,9 +283,12 @@ class Privilege(Everywhere):
         elif aspect in FILED:
             sealed = manifest.entry("privilege", "root")
             known = {str(old).rpartition(" ")[0] for old in (sealed.want.get(aspect) or () if sealed else ())}
-            if path not in known:
+            if path.startswith(TRANSIENT):
+                name = path.rpartition("/")[2]
+                found.undo(f"unit {name}", "systemctl", "stop", name)
+            elif path not in known:
                 found.added.append(path)
-            if aspect == "units":
+            if aspect in ("units", "told"):
                 found.run("had systemd read its files again", "systemctl", "daemon-reload")
         elif aspect == "setuid":
             argv = ("setcap", "-r", path) if rest == "capabilities" else ("chmod", "u-s,g-s", path)
@@ -264,6 +302,12 @@ def _without(words: list[str]) -> list[str]:
     name = words[0]
     if words[1] == "in":
         return ["gpasswd", "--delete", name, words[-1]]
+    if words[1] == "of":
+        return ["usermod", "--gid", "nogroup", name]
+    if words[1] == "lets":
+        return ["gpasswd", "--administrators", "", words[-1]]
+    if words[-1] == "group":
+        return ["gpasswd", "--remove-password", name]
     if words[1] == "uid":
         if words[2] == "0" and name != "root":
             return ["userdel", "--force", name]
@@ -271,7 +315,7 @@ def _without(words: list[str]) -> list[str]:
     return ["usermod", "--password", "*", name]
 
 
-LISTS = ("accounts", "keys", *FILED, "setuid")
+LISTS = ("accounts", "members", "keys", *FILED, "setuid")
 KINDS = (
     Privilege(
         "privilege",
@@ -279,7 +323,13 @@ KINDS = (
         dict.fromkeys(LISTS, is_list),
         always=LISTS[:-1],
         never_none=LISTS[:-1],
-        said={"pam": "PAM", "preloaded": "preloaded library", "setuid": "privileged program"},
+        said={
+            "members": "member",
+            "pam": "PAM",
+            "told": "told to systemd",
+            "preloaded": "preloaded library",
+            "setuid": "privileged program",
+        },
         stands_alone=True,
     ),
 )
