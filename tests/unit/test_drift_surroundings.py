@@ -258,7 +258,10 @@ def test_a_link_whose_package_forgot_its_note_is_no_strangers() -> None:
 
 
 def test_looks_that_list_the_rest_are_told_what_roles_have() -> None:
-    kinds = ("file", "link", "directory", "unit", "mount", "user", "nft", "sysctl", "authorized_keys")
+    kinds = (
+        *("file", "link", "directory", "unit", "mount", "user", "nft", "sysctl", "authorized_keys"),
+        *("interface", "package"),
+    )
     assert known_keys((kind, "k") for kind in kinds) == {kind: ["k"] for kind in kinds}
 
 
@@ -306,3 +309,42 @@ def test_what_services_are_started_with_counts_but_for_what_others_compare(
     monkeypatch.setattr(surroundings, "NOT_DEFAULTS", (f"{dpkg}/locale", f"{dpkg}/grub"))
     lines = surroundings.read_by_units(node_with())
     assert [line.split()[0] for line in lines] == [f"{dpkg}/ssh"]
+
+
+def test_libraries_that_the_loader_takes_before_a_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lib, local = tmp_path / "lib", tmp_path / "local"
+    monkeypatch.setattr(surroundings, "LIBRARY_FOLDERS", str(lib))
+    monkeypatch.setattr(surroundings, "OWN_LIBRARIES", str(local))
+    assert surroundings.overriding(node_with()) == []
+    for folder in (lib / "x86_64-linux-gnu", local / "x86_64-linux-gnu"):
+        folder.mkdir(parents=True)
+    for name in ("libz.so.1", "libown.so.1", "libm.so.6"):
+        (lib / "x86_64-linux-gnu" / name).touch()
+    files = [local / "libz.so.1", local / "libown.so.1", local / "libalone.so.1"]
+    for file in (*files, local / "x86_64-linux-gnu" / "libm.so.6"):
+        file.touch()
+    lines = surroundings.overriding(node_with(file=[str(files[1])]))
+    assert lines == [f"{files[0]} 0", f"{local}/x86_64-linux-gnu/libm.so.6 0"]
+    plan = plan_for("surroundings", "all", {"overriding": []}, {"overriding": lines[:1]})
+    assert plan.obstacles.added == [str(files[0])]
+    assert [command["argv"] for command in plan.obstacles.undone] == [["ldconfig"]]
+
+
+def test_what_apt_and_dpkg_were_told_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    status = "".join(
+        f"\n\nPackage: {name}\nStatus: {state} ok installed\n"
+        for name, state in (("a", "install"), ("b", "hold"), ("own", "hold"))
+    )
+    monkeypatch.setattr(Look, "dpkg", lambda _look: status.encode())
+    monkeypatch.setattr(surroundings, "ARCHITECTURES", str(tmp_path / "arch"))
+    assert surroundings.choices(node_with(package=["own"])) == ["hold of b"]
+    (tmp_path / "arch").write_text("amd64\ni386\n")
+    lines = surroundings.choices(node_with(package=["own"]))
+    assert lines == ["hold of b", "architecture amd64", "architecture i386"]
+    plan = plan_for("surroundings", "all", {"choices": []}, {"choices": [lines[0], lines[2]]})
+    assert [command["argv"] for command in plan.obstacles.undone] == [
+        ["apt-mark", "unhold", "b"],
+        ["dpkg", "--remove-architecture", "i386"],
+    ]

@@ -180,5 +180,6 @@ KINDS = (
             "ansible.builtin.dpkg_selections": selections,
         },
         what_it_is="installed",
+        knows_others=True,
     ),
 )

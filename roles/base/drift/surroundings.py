@@ -49,12 +49,16 @@ SURROUNDING_FILES = {
             for top in ("etc", "run", "usr/local/lib")
             for x in ("system-generators", "system-environment-generators", "system-shutdown")
         ),
+        *(
+            f"/usr/local/lib/{x}"
+            for x in ("udev/rules.d", "modprobe.d", "modules-load.d", "tmpfiles.d", "sysusers.d", "binfmt.d")
+        ),
         *(f"/{top}/{x}" for top in ("etc", "run") for x in ("udev/rules.d", "modprobe.d", "modules-load.d")),
         *(f"/etc/{x}" for x in ("tmpfiles.d", "sysusers.d", "binfmt.d", "environment.d", "modules")),
         *(f"/etc/{x}" for x in ("rc.local", "init.d", "crypttab", "default/grub", "default/grub.d")),
         *(f"/etc/{x}" for x in ("kernel", "initramfs-tools", "network", "netplan", "systemd/network")),
     ),
-    "policy": ("/etc/polkit-1", "/etc/dbus-1"),
+    "policy": ("/etc/polkit-1", "/etc/dbus-1", "/usr/local/share/polkit-1", "/usr/local/share/dbus-1"),
     "hooks": (
         *("/etc/logrotate.conf", "/etc/logrotate.d", "/etc/dhcp", "/etc/networkd-dispatcher"),
         *("/etc/NetworkManager/dispatcher.d", "/etc/ppp"),
@@ -69,6 +73,13 @@ SURROUNDING_FILES = {
         "/run/systemd/system.conf.d",
     ),
     "trust": ("/usr/local/share/ca-certificates",),
+    "users": tuple(f"/etc/{x}" for x in ("nologin", "cron.allow", "cron.deny", "at.allow", "at.deny")),
+    "clients": (
+        *("/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d", "/etc/wgetrc", "/etc/gitconfig", "/etc/pip.conf"),
+        "/etc/bash_completion.d",
+        *(f"{ROOTS_HOME}/.{x}" for x in ("ssh/config", "wgetrc", "curlrc")),
+    ),
+    "modules": ("/etc/perl", "/usr/local/lib/site_perl"),
 }
 """Files that are read together, by what they change. No file that DHCP or the boot writes is among them."""
 DEFAULTS = "/etc/default"
@@ -91,7 +102,9 @@ SNAPS = ("snap.", "snap-", "70-snap.")
 PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin")
 OWN_PROGRAM_FOLDERS = ("/usr/local/sbin", "/usr/local/bin")
 """What is here goes before a program of the same name that a package brought."""
-ENABLED_IN = ("/etc/systemd/system", "/run/systemd/system")
+LIBRARY_FOLDERS, OWN_LIBRARIES = "/usr/lib", "/usr/local/lib"
+"""The same of libraries, here and in the folder of a machine's architecture."""
+ENABLED_IN = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system")
 HELPER = "/var/lib/systemd/deb-systemd-helper-"
 """Where packages note which links of these they made: `enabled`, `masked`."""
 BROUGHT = "by its package"
@@ -99,6 +112,7 @@ OWN_ENABLING = ("ceph-", *SNAPS)
 """How units begin that a program of theirs enables as it makes them."""
 DIVERSIONS, ALTERNATIVES = "/var/lib/dpkg/diversions", "/var/lib/dpkg/alternatives"
 CHOSEN = "/etc/alternatives"
+HELD, ARCHITECTURES = b"\nStatus: hold ", "/var/lib/dpkg/arch"
 CERTIFICATES, BUNDLE = "/etc/ssl/certs", "ca-certificates.crt"
 CERTIFICATE_SOURCES = ("/usr/share/ca-certificates/", "/usr/local/share/ca-certificates/")
 PYTHONS = (
@@ -125,6 +139,8 @@ def look_at_surroundings(node: Look, key: str, how: How) -> Found:
     found["cached"] = cached_folders()
     found["fstab"] = fstab_lines(node)
     found["shadowing"] = shadowing(node)
+    found["overriding"] = overriding(node)
+    found["choices"] = choices(node)
     found["enabled"] = enabled_links(node)
     found["environment"] = manager_environment(node)
     return with_known(node, found)
@@ -274,6 +290,33 @@ def shadowing(node: Look) -> list[str]:
     return found
 
 
+def overriding(node: Look) -> list[str]:
+    """Libraries that the loader takes before a package's of the same name."""
+    own, found = own_paths(node).union(node.keys_of("file")), []
+    names = os.listdir(LIBRARY_FOLDERS) if os.path.isdir(OWN_LIBRARIES) else []
+    inner = ["", *(f"/{name}" for name in names if name.endswith("-linux-gnu"))]
+    for folder in inner:
+        top = OWN_LIBRARIES + folder
+        for name in sorted(os.listdir(top)) if os.path.isdir(top) else ():
+            packages = (f"{LIBRARY_FOLDERS}{x}/{name}" for x in inner)
+            if ".so" in name and f"{top}/{name}" not in own and any(map(os.path.lexists, packages)):
+                found.append(f"{top}/{name} 0")
+    return found
+
+
+def choices(node: Look) -> list[str]:
+    """What apt and dpkg were told to keep, and for which machines they take packages."""
+    own, found = set(node.keys_of("package")), []
+    data = node.dpkg()
+    at = data.find(HELD)
+    while at >= 0:
+        start = data.rfind(b"\nPackage: ", 0, at) + 10
+        name = data[start : data.find(b"\n", start)].decode("utf-8", "replace")
+        found += [f"hold of {name}"] * (name not in own)
+        at = data.find(HELD, at + 1)
+    return found + [f"architecture {x}" for x in text_of(ARCHITECTURES, "").split()]
+
+
 def enabled_links(node: Look) -> list[str]:
     """Units that are started, masked, or have another name, by no role and by no package."""
     own, known = set(node.keys_of("unit")).union(own_paths(node)), node.want.get("enabled") or ()
@@ -344,6 +387,9 @@ class Surroundings(Everywhere):
             found.undo(f"diversion of {words[1]}", *DIVERT, words[1])
         elif words[0] == "alternative":
             found.undo(f"choice of {words[1]}", "update-alternatives", "--auto", words[1])
+        elif aspect == "choices":
+            argv = ("apt-mark", "unhold") if words[0] == "hold" else ("dpkg", "--remove-architecture")
+            found.undo(line, *argv, words[-1])
         elif words[0] == BUNDLE:
             found.undo(*TRUST_AGAIN)
         elif not words[0].startswith("/"):
@@ -363,10 +409,15 @@ class Surroundings(Everywhere):
             found.run("had systemd read its files again", "systemctl", "daemon-reload")
         if aspect == "trust":
             found.undo(*TRUST_AGAIN)
+        if aspect == "overriding":
+            found.undo(f"library {path} in the loader's cache", "ldconfig")
 
 
 DIVERT = ("dpkg-divert", "--local", "--rename", "--remove")
-SURROUNDINGS = (*SURROUNDING_FILES, "defaults", "cached", "fstab", "shadowing", "enabled", "environment")
+SURROUNDINGS = (
+    *(*SURROUNDING_FILES, "defaults", "cached", "fstab", "shadowing", "overriding", "choices"),
+    *("enabled", "environment"),
+)
 KINDS = (
     Surroundings(
         "surroundings",
@@ -382,6 +433,11 @@ KINDS = (
             "boot": "read at boot",
             "daemons": "read by systemd's daemons",
             "trust": "trusted authority",
+            "users": "read of what users may do",
+            "clients": "read by programs of root's",
+            "modules": "read before packages' modules",
+            "overriding": "library before a package's",
+            "choices": "told to apt and dpkg",
             "defaults": "read as services start",
             "cached": "in the loader's cache",
             "shadowing": "program before a package's",
