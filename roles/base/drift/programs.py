@@ -1,6 +1,6 @@
 """programs: what a node runs and no role wrote: programs, libraries, modules of Python, Perl and the shell.
 
-Those of packages that are not as their package brought them, and those beside them that no package brought.
+Those of packages that are gone or not as their package brought them, and those that no package brought.
 Reading them all would cost a scan more than all its other looks, so the timer on the node asks, and reads
 only those that changed after their package was installed: nothing changes a file and leaves its ctime.
 """
@@ -11,13 +11,16 @@ import os
 from typing import TYPE_CHECKING
 
 from infra.drift.kind import Found, How, is_list
+from infra.drift.kinds.effective import files_below
 from infra.drift.kinds.known import with_known
 from infra.drift.kinds.slow import slow
 from infra.drift.kinds.unit import DPKG_INFO, REINSTALL, is_brought
 from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.everywhere import Everywhere
-from roles.base.drift.surroundings import CHOSEN, DIVERSIONS, PYTHONS
+from roles.base.drift.privilege import is_installed_so
+from roles.base.drift.rights import OWN_AGAIN, others_write
+from roles.base.drift.surroundings import CHOSEN, DIVERSIONS, PROGRAM_FOLDERS, PYTHONS
 
 if TYPE_CHECKING:
     from infra.drift.manifest import Manifest
@@ -36,6 +39,13 @@ UNPACKED_S = 60
 """dpkg notes the checksums of files after it has unpacked them; images are unpacked in any order."""
 PACKAGES_OWN = ("/usr/lib", "/usr/bin/", "/usr/sbin/", "/usr/share/", "/lib", "/bin/", "/sbin/")
 """Where packages' files are."""
+SETTINGS = (
+    *(f"/usr/lib/{x}" for x in ("udev/rules.d", "tmpfiles.d", "sysusers.d", "modprobe.d", "modules-load.d")),
+    *(f"/usr/lib/{x}" for x in ("binfmt.d", "environment.d", "pam.d", "kernel", "NetworkManager/conf.d")),
+    *(f"/usr/share/{x}" for x in ("polkit-1", "dbus-1", "initramfs-tools")),
+)
+"""Where packages have settings that those below /etc go before."""
+UNITS = "/usr/lib/systemd/system"
 NO_MODULES = (*LEFT_OVER, "__pycache__", ".pyc", ".dist-info", ".egg-info", ".pth")
 """How names end that are found where Python looks, and are no module; `surroundings` has `.pth`."""
 
@@ -43,13 +53,18 @@ NO_MODULES = (*LEFT_OVER, "__pycache__", ".pyc", ".dist-info", ".egg-info", ".pt
 def look_at_programs(node: Look, key: str, how: How) -> Found:
     """What the timer last found and still is so; of what was edited also its package's checksums."""
     edited = slow(node, "edited", lambda: edited_programs(node)) or []
+    missing = slow(node, "missing", lambda: missing_programs(node)) or []
     strange = slow(node, "strange", lambda: strange_programs(node)) or []
+    settings = slow(node, "settings", strange_settings) or []
     known = own_files(node).union(node.want.get("strange") or ())
     found = {
         "edited": [line for line in edited if is_edited(node, *line.rsplit(" ", 1))],
+        "missing": [line for line in missing if is_missing(*line.rsplit(" ", 1))],
+        "open": [path for path in slow(node, "open", lambda: open_programs(node)) or () if is_open(path)],
         "strange": of_no_package(
             (beside_ours() | {path for path in strange if os.path.lexists(path)}) - known
         ),
+        "settings": [path for path in settings if os.path.lexists(path) and path not in own_files(node)],
     }
     return with_known(node, found)
 
@@ -109,6 +124,51 @@ def is_edited(node: Look, path: str, owner: str) -> bool:
         return False
 
 
+def missing_programs(node: Look) -> list[str]:
+    """What packages brought and is gone, or is a program that nobody may run."""
+    moved = set(text_of(DIVERSIONS, "").splitlines())
+    return [
+        f"{path} {owner}"
+        for path, owner in brought(node).items()
+        if path not in moved and not is_to_be_run(path)
+        if not os.path.exists(path) or has_changed(path, os.stat(DPKG_INFO + owner).st_ctime)
+    ]
+
+
+def open_programs(node: Look) -> list[str]:
+    """What packages brought to be run, and others than root may write: all others, or some since."""
+    return [
+        path
+        for path, owner in brought(node).items()
+        if is_open(path) and (os.stat(path).st_mode & 0o002 or not is_installed_so(path, owner))
+    ]
+
+
+def is_open(path: str) -> bool:
+    """Whether a file is there, and others than root may write it."""
+    try:
+        return others_write(os.stat(path))
+    except OSError:
+        return False
+
+
+def is_to_be_run(path: str) -> bool:
+    """Whether a file is there, and if it is a program may be run."""
+    try:
+        return bool(os.stat(path).st_mode & 0o111) or not path.startswith(PROGRAM_FOLDERS)
+    except OSError:
+        return False
+
+
+def is_missing(path: str, owner: str) -> bool:
+    """Whether it still is so, and its package still has it."""
+    if is_to_be_run(path) or not os.path.exists(DPKG_INFO + owner):
+        return False
+    names = (os.fsencode(name) for name in (path[1:], path[1:].replace("usr/", "", 1)))
+    sums = bytes_of(DPKG_INFO + owner)
+    return any(b"  " + name + b"\n" in sums for name in names)
+
+
 def strange_programs(node: Look) -> list[str]:
     """What lies beside packages' programs, libraries and modules, and nobody brought."""
     paths = brought(node)
@@ -118,6 +178,12 @@ def strange_programs(node: Look) -> list[str]:
     beside = {path for folder in folders | namespaces for path in run_in(folder)}
     beside.update(path for top in python_tops() for path in (*run_in(top), *packages_in(top)))
     return of_no_package(beside - paths.keys() - above - own_files(node))
+
+
+def strange_settings() -> list[str]:
+    """Files beside packages' settings that no package brought, and links that enable units."""
+    links = {path for path in files_below(UNITS) if os.path.islink(path)}
+    return of_no_package({path for folder in SETTINGS for path in files_below(folder)} | links)
 
 
 def python_tops() -> list[str]:
@@ -189,19 +255,23 @@ class Programs(Everywhere):
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """What a task wrote, and what a role's packages make of themselves as they are installed."""
         packages = any(kind == "package" for kind, _ in run.changed)
-        return aspect == "strange" and (packages or line in run.governed())
+        return aspect in ("strange", "settings") and (packages or line in run.governed())
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Moved away, or its package is installed again."""
-        if aspect == "strange":
+        if aspect in ("strange", "settings"):
             found.added.append(line)
+            return
+        if aspect == "open":
+            found.undo(f"that others may write {line}", "sh", "-c", OWN_AGAIN, "own", line, "root", "go-w")
             return
         path, _, owner = line.rpartition(" ")
         package = owner.removesuffix(".md5sums")
-        found.undo(f"what {path} is now, for {package}'s", *REINSTALL, package)
+        now = "what {} is now" if aspect == "edited" else "that {} is gone or cannot be run"
+        found.undo(f"{now.format(path)}, for {package}'s", *REINSTALL, package)
 
 
-PROGRAMS = ("edited", "strange")
+PROGRAMS = ("edited", "missing", "open", "strange", "settings")
 KINDS = (
     Programs(
         "programs",
@@ -209,7 +279,13 @@ KINDS = (
         dict.fromkeys(PROGRAMS, is_list),
         always=PROGRAMS,
         never_none=PROGRAMS,
-        said={"edited": "other than its package brought it", "strange": "brought by no package"},
+        said={
+            "edited": "other than its package brought it",
+            "missing": "gone or not to be run",
+            "open": "for others to write",
+            "strange": "brought by no package",
+            "settings": "settings beside packages'",
+        },
         stands_alone=True,
     ),
 )
