@@ -6,7 +6,7 @@ known only while the role runs is not in it.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -72,9 +72,11 @@ class Known:
 def _known_steps(role: str) -> Iterator[Known]:
     every, sources, rest = steps(role, ROOT), sources_of(role), _rest(role)
     later = {name for step in every for name in _made_by(step)}
+    given = {name: value for each in roles_within(role, ROOT) for name, value in values(each, ROOT).items()}
+    told: _Told = {}
     for step in every:
         if "name" in step.task:
-            reader = _Reader(step, role)
+            reader = _Reader(step, given, told)
             names = sources.variables.intersection(reader.reached)
             written = value_hash([rest, sources.beside, reader.written])
             asks_later = not later.isdisjoint(reader.reached)
@@ -86,15 +88,20 @@ def _made_by(step: Step) -> set[str]:
     return {*([step.task["register"]] if "register" in step.task else ()), *step.task.get(FACTS, ())}
 
 
-class _Reader:
-    """Follows what a step names through the role's variables and files."""
+_Told = dict[tuple[Path, str], tuple[set[str], list[Path]]]
+"""Folder of a role, variable → the words of its value in the role's files, and the files which that names."""
 
-    def __init__(self, step: Step, role: str) -> None:
-        self.step, self.folder = step, ROOT / "roles" / step.role
-        self.given: dict[str, Any] = {}
-        for each in roles_within(role, ROOT):
-            self.given |= values(each, ROOT)
-        self.given |= step.values
+
+class _Reader:
+    """Follows what a step names through the role's variables and files.
+
+    GIVEN: variables with their values in the role's files; TOLD: what those say, kept for the role's other
+    steps, most of which reach the same ones.
+    """
+
+    def __init__(self, step: Step, given: Mapping[str, Any], told: _Told) -> None:
+        self.step, self.folder, self.told = step, ROOT / "roles" / step.role, told
+        self.given = {**given, **step.values}
         self.files: dict[str, str] = {}
 
     @cached_property
@@ -106,7 +113,8 @@ class _Reader:
             name = todo.pop()
             if name not in found:
                 found[name] = self.given.get(name)
-                todo |= self._words(found[name])
+                if found[name] is not None:
+                    todo |= self._words_of_variable(name)
         return found
 
     @property
@@ -115,10 +123,23 @@ class _Reader:
         reached = {name: value for name, value in self.reached.items() if value is not None}
         return value_hash([self.step.role, self.step.content, reached, self.files])
 
+    def _words_of_variable(self, name: str) -> set[str]:
+        value = self.given[name]
+        if name in self.step.values:
+            return self._words(value)
+        if (key := (self.folder, name)) not in self.told:
+            self.told[key] = words_in(value), list(self._named(value))
+        words, files = self.told[key]
+        return words | self._words_in(files)
+
     def _words(self, value: Any) -> set[str]:
         """The words in a value, and in the files of the role that it names."""
-        words = words_in(value)
-        for file in self._named(value):
+        return words_in(value) | self._words_in(self._named(value))
+
+    def _words_in(self, files: Iterable[Path]) -> set[str]:
+        """The words in those of the files that are new."""
+        words: set[str] = set()
+        for file in files:
             if (name := str(file.relative_to(ROOT))) not in self.files:
                 self.files[name] = tree_hash(name)
                 words |= self._words_of(file)

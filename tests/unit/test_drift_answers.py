@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.declaration import ClusterSpec
-from infra.drift import findings, report, scan, seal, trip
+from infra.drift import findings, report, scan, seal, task_inputs, trip
 from infra.drift import manifest as manifests
 from infra.drift.assembly import PYTHON, script
 from infra.drift.findings import HostReport, text_diff
@@ -35,6 +36,7 @@ from tests.unit.ways import Way
 HOSTS = [f"tokyo-control-{number}" for number in range(4)]
 ODD = HOSTS[1]
 LIMIT_S = 60
+READ_STEPS = task_inputs._known_steps
 UNFORESEEN = re.compile(r"\b[A-Z]\w*(Error|Exception)\b")
 CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800-\udfff]")
 Answer = Callable[[str], bytes]
@@ -314,9 +316,16 @@ def test_a_scan_that_is_given_up_leaves_no_thread(monkeypatch: pytest.MonkeyPatc
     assert threading.active_count() == before
 
 
+@cache
+def steps_of(role: str) -> tuple[task_inputs.Known, ...]:
+    """Read once: what a node says changes no role."""
+    return tuple(READ_STEPS(role))
+
+
 def seal_all(answers: Answer) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         answering(answers, patch)
+        patch.setattr(task_inputs, "_known_steps", steps_of)
         hosts = {name: {"base": RECORD} for name in HOSTS}
         return asyncio.run(asyncio.wait_for(seal.seal_all("s", hosts), LIMIT_S))
 
