@@ -1,6 +1,7 @@
 """The one base of all declarations, and the value types they share."""
 
 import re
+from functools import cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -151,9 +152,7 @@ def _repository(value: str) -> str:
 def _timezone(value: str) -> str:
     if _is_timezone(value):
         return value
-    import zoneinfo
-
-    known = zoneinfo.available_timezones()
+    known = _timezones()
     # A machine without tzdata cannot tell, and must not refuse what the nodes know.
     if not known and TIMEZONE.fullmatch(value):
         return value
@@ -165,6 +164,14 @@ def _timezone(value: str) -> str:
     raise refusal("is not a time zone of the tz database", suggestion or _nearest(value, known))
 
 
+@cache
+def _timezones() -> frozenset[str]:
+    """All that are known here; finding them reads some hundreds of files."""
+    import zoneinfo
+
+    return frozenset(zoneinfo.available_timezones())
+
+
 def _is_timezone(value: str) -> bool:
     try:
         return bool(ZoneInfo(value).key)
@@ -172,7 +179,7 @@ def _is_timezone(value: str) -> bool:
         return False
 
 
-def _nearest(value: str, known: set[str]) -> str | None:
+def _nearest(value: str, known: frozenset[str]) -> str | None:
     import difflib
 
     return next(iter(difflib.get_close_matches(value, sorted(known), n=1, cutoff=0.7)), None)

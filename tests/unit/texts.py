@@ -164,12 +164,11 @@ def variants(text: str, odd: str) -> tuple[str, ...]:
 
 
 def with_text(tree: Any, path: Path, text: Any) -> Any:
-    """The declaration with another text in one place."""
-    changed = copy.deepcopy(tree)
-    above = changed
-    for key in path[:-1]:
-        above = above[key]
-    above[path[-1]] = text
+    """The declaration with another text in one place; it shares all the rest, which nobody changes."""
+    if not path:
+        return text
+    changed = copy.copy(tree)
+    changed[path[0]] = with_text(tree[path[0]], path[1:], text)
     return changed
 
 
