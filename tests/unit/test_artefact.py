@@ -32,19 +32,6 @@ ROLE = ROOT / "roles" / "artefact"
 CONTENT = os.urandom(1 << 20) * 20
 """More than one piece of the controller's."""
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-"""For a Python to start on a busy machine."""
-PLAY = """
-- name: Bring a file
-  hosts: localhost
-  gather_facts: false
-  tasks:
-    - name: Bring it
-      causeway_artefact: {asked}
-      register: brought
-    - name: Say how
-      ansible.builtin.copy: {{content: "{{{{ brought | to_json }}}}", dest: {told}, mode: "0600"}}
-      check_mode: false
-"""
 
 
 class Node:
@@ -61,10 +48,10 @@ class Node:
     def bring(self, *options: str, fails: bool = False, **more: Any) -> dict[str, Any]:
         """What the task says."""
         asked = {"src": str(self.source), "dest": str(self.dest), "owner": getpass.getuser(), "mode": "0750"}
-        play, told = self.folder / "play.yml", self.folder / "told.json"
-        play.write_text(PLAY.format(asked=json.dumps(asked | more), told=told))
+        said = self.folder / "said"  # by host
+        words = ["ansible", "localhost", "-c", "local", "-i", "localhost,", "-t", str(said), *options]
         done = subprocess.run(
-            ["ansible-playbook", "-c", "local", "-i", "localhost,", *options, str(play)],
+            [*words, "-m", "causeway_artefact", "-a", json.dumps(asked | more)],
             env=os.environ | {
                 "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_STRATEGY": "linear",
                 "ANSIBLE_LIBRARY": str(ROLE / "library"), "CAUSEWAY_CACHE": str(self.folder / "cache"),
@@ -73,7 +60,7 @@ class Node:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         assert (done.returncode != 0) == fails, done.stdout
-        return {"output": done.stdout} if fails else json.loads(told.read_text())
+        return {"output": done.stdout} if fails else json.loads((said / "localhost").read_text())
 
     def left(self) -> list[str]:
         return sorted(file.name for file in self.dest.parent.iterdir())
