@@ -8,6 +8,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.loaded import load
+
 SCRIPT = Path(__file__).resolve().parents[2] / "roles" / "dns_stub" / "files" / "causeway_resolv.py"
 STUB = "nameserver 127.0.0.1"
 OWN = ("node.tokyo.consul", "node.shanghai.consul")
@@ -27,7 +29,7 @@ files = st.lists(searches | others | st.just(STUB), max_size=6)
 
 
 def run(file: Path, *words: str) -> list[str]:
-    subprocess.run([sys.executable, str(SCRIPT), str(file), *words], check=True)
+    load(SCRIPT).main(str(file), *words)
     return file.read_text().splitlines()
 
 
@@ -60,4 +62,6 @@ def test_the_stub_is_first_and_all_else_stays(had: list[str]) -> None:
 
 def test_a_file_that_is_not_there_is_made() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        assert run(Path(folder) / "resolv.conf", *OWN) == [STUB, STUB, f"search {' '.join(OWN)}"]
+        file = Path(folder) / "resolv.conf"
+        subprocess.run([sys.executable, str(SCRIPT), str(file), *OWN], check=True)
+        assert file.read_text().splitlines() == [STUB, STUB, f"search {' '.join(OWN)}"]
