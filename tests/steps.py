@@ -55,7 +55,8 @@ LONG = {
     **{"integration-storage": 1100, "integration-consul": 1000, "integration-monitoring": 900},
     **{"integration-stack": 800, "integration-drift-truth": 750, "integration-leave": 620},
     **{"integration-survival": 530, "integration-image": 470, "molecule-ceph-alternative": 420},
-    **{"integration-existing-wan": 350, "molecule-ceph-default": 340, "molecule-cuda_base-alternative": 240},
+    **{"integration-existing-wan": 350, "integration-getting-in": 290, "molecule-ceph-default": 240},
+    **{"molecule-prometheus-alternative": 205, "integration-older-stack": 185, "molecule-consul-default": 170},
 }
 """Seconds that the longest steps take beside others, where no earlier run on this machine has told."""
 LARGE = tuple(
