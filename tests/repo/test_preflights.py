@@ -35,13 +35,18 @@ PLAY = """
             rolespec_validate: false
       rescue:
         - name: Keep what refused
-          ansible.builtin.copy:
-            content: "{{ ansible_failed_result.assertion | default('') }}"
-            dest: "{{ folder }}/{{ inventory_hostname }}"
-            mode: "0600"
-          delegate_to: localhost
-          vars:
-            ansible_connection: local
+          ansible.builtin.set_fact:
+            refused: "{{ ansible_failed_result.assertion | default('') | string }}"
+    # Once for all: a file for each host takes most of the time.
+    - name: Say what refused
+      ansible.builtin.copy:
+        content: "{{ ansible_play_hosts_all | map('extract', hostvars, 'refused') | list | to_json }}"
+        dest: "{{ said }}"
+        mode: "0600"
+      run_once: true
+      delegate_to: localhost
+      vars:
+        ansible_connection: local
 """
 
 
@@ -49,7 +54,8 @@ def refusals(role: str, cases: list[dict[str, Any]], folder: Path) -> list[str]:
     """The condition that each case's preflight failed at; "" where it passed."""
     accepted = load(CASES / f"{role}.yml")["accepted"]
     hosts = {f"tokyo-control-{i}": accepted | case for i, case in enumerate(cases)}
-    inventory = {"all": {"hosts": hosts, "vars": {"role": role, "folder": str(folder)}}}
+    said = folder / "said.json"
+    inventory = {"all": {"hosts": hosts, "vars": {"role": role, "said": str(said), "refused": ""}}}
     (folder / "inventory.yml").write_text(json.dumps(inventory))
     (folder / "play.yml").write_text(PLAY)
     environment = os.environ | {
@@ -62,8 +68,8 @@ def refusals(role: str, cases: list[dict[str, Any]], folder: Path) -> list[str]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
-    files = [folder / name for name in hosts]
-    return [file.read_text() if file.exists() else "" for file in files]
+    found: list[str] = json.loads(said.read_text())
+    return found
 
 
 def load(path: Path) -> Any:
