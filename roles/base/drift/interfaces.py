@@ -58,8 +58,11 @@ OF_AN_INTERFACE = (
 )
 """Settings by which packets take other ways. Not `forwarding`: an engine of containers sets it."""
 OF_TCP = "net/ipv4/"
-NOT_OF_TCP = ("tcp_available_congestion_control", "tcp_fastopen_key")
-"""What a module adds to as it is loaded, and a secret."""
+NOT_OF_TCP = (
+    *("tcp_available_congestion_control", "tcp_allowed_congestion_control", "tcp_mem"),
+    "tcp_fastopen_key",
+)
+"""What a module adds to as it is loaded, what each boot makes of the memory that it finds, and a secret."""
 OF_THE_KERNEL = (
     *(f"net/ipv4/{x}" for x in ("ip_no_pmtu_disc", "fib_multipath_hash_policy", "icmp_ratelimit")),
     *(f"net/ipv4/neigh/default/gc_thresh{x}" for x in (1, 2, 3)),
