@@ -16,7 +16,6 @@ from infra.drift.kinds.known import Known, with_known
 from infra.drift.looks import Look
 from infra.drift.node import text_of
 from infra.errors import CausewayError
-from infra.ground.contract import load_contract
 from infra.stack import contract_file
 from roles.base.drift.traffic import (
     EPHEMERAL,
@@ -211,6 +210,8 @@ def keys_of(lines: Iterable[str]) -> set[str]:
 
 def declared_mtu(stack: str, host: str) -> str:
     """The MTU of a host's region; empty where nothing is declared any more."""
+    from infra.ground.contract import load_contract  # the models: half a second for plugins of every run
+
     try:
         contract = load_contract(contract_file(stack))
         return str(contract.regions[contract.region_of(host)].mtu_bytes)
