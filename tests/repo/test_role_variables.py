@@ -19,7 +19,7 @@ HOST = {"inventory_hostname", "ansible_host"}
 REACHED = {"ansible_connection", "ansible_ssh_pass", "ansible_password"}
 """How it is reached, beside the login user, which is an input."""
 ANSIBLES = {
-    *("ansible_facts", "ansible_managed", "ansible_playbook_python"),
+    *("ansible_check_mode", "ansible_facts", "ansible_managed", "ansible_playbook_python"),
     *("inventory_dir", "item", "omit", "role_path"),
 }
 """What Ansible itself gives to every task."""
@@ -31,9 +31,9 @@ OTHERS = {
     *("ansible_play_hosts", "ansible_play_hosts_all", "ansible_play_batch", "play_hosts"),
 }
 """Leads to other hosts' variables."""
-ASKS_THE_RUN = {"artefact", "ceph"}
+ASKS_THE_RUN = {"artefact", "ceph", "cuda_base"}
 """Asks what other nodes of the run have found, of which nothing is declared: who has a file (it is the
-controller's, whoever had it); whose daemons run an older program."""
+controller's, whoever had it); whose daemons run an older program; whether packages came on the first."""
 FREE_FORM = ("when", "failed_when", "changed_when", "until", "that", "loop_control")
 """Keys whose values are expressions without braces."""
 

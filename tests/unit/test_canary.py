@@ -43,6 +43,7 @@ class Run:
             "ansible_connection": "local",
             "ansible_python_interpreter": "{{ ansible_playbook_python }}",
             "cuda_base_driver": "580.95.05",
+            "cuda_base_pool": "{{ group_names | first }}",
             "cuda_base_packages": {},
             "cuda_base_kernel_packages": {},
             "cuda_base_patterns": ["{{ inventory_hostname }}"],

@@ -28,7 +28,10 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
     """By pool: its packages, where they come from, and how its GPUs are set."""
     found = {
         group_name("pool", key): _variables(pool)
-        | {"cuda_base_gpus_simulated": contract.pools[key].gpus_simulated}
+        | {
+            "cuda_base_gpus_simulated": contract.pools[key].gpus_simulated,
+            "cuda_base_pool": group_name("pool", key),
+        }
         for key, pool in _pools(contract).items()
     }
     return {"cuda_base": found} if found else {}
