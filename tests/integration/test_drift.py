@@ -352,7 +352,7 @@ def test_a_repair_that_was_killed_is_completed_by_the_next(standing: Checkout) -
 
 def test_on_a_full_disk_drift_is_found_and_what_cannot_be_kept_is_not_sealed(standing: Checkout) -> None:
     folder = "/var/lib/causeway"
-    fill = f"mount -t tmpfs -o size=64k full {folder} && head -c 1M /dev/zero > {folder}/fill"
+    fill = f"mount -t tmpfs -o size=64k,mode=0755 full {folder} && head -c 1M /dev/zero > {folder}/fill"
     standing.on_node(NODE, "sh", "-c", f"{fill}; echo '# changed' >> /etc/hosts")
     try:
         assert ("base", "file", "/etc/hosts") in found(scan(standing, expect=DRIFTED)[NODE])
