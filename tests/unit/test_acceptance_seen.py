@@ -81,13 +81,13 @@ def test_an_h200_at_work_is_good(tmp_path: Path) -> None:
         (5, 5),
     )
     assert (gpu.busy, gpu.ecc, gpu.divided, gpu.slowed, gpu.uncorrectable) == (1, True, False, [], 0)
-    assert gpu.fabric == {"state": None, "status": None, "health": None}, "no switch joins it to others"
+    assert gpu.fabric == [None] * 3, "no switch joins it to others"
 
 
 def test_a_server_of_mps_is_no_work(tmp_path: Path) -> None:
     """It stays on every GPU from the first job on: a node that has one could never be tried again."""
     server = H200.replace(
-        "<process_name>python3</process_name>", f"<process_name>{parse.SERVERS[0]}</process_name>"
+        "<process_name>python3</process_name>", f"<process_name>{parse.MPS_SERVER}</process_name>"
     )
     made = node(tmp_path, expected=ONE, said={"nvidia-smi": server})
     assert verdict_of(made)

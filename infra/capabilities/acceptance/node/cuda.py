@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -76,32 +77,30 @@ class Gpu:
     """One GPU, in the one thread that uses it."""
 
     def __init__(self, driver: Driver, index: int) -> None:
-        self.driver, self.device, context = driver, ctypes.c_int(), ctypes.c_void_p()
-        driver.call("cuDeviceGet", ctypes.byref(self.device), ctypes.c_int(index))
+        self.driver, self.handle, self.context = driver, ctypes.c_int(), ctypes.c_void_p()
+        driver.call("cuDeviceGet", ctypes.byref(self.handle), ctypes.c_int(index))
         address = ctypes.create_string_buffer(32)
-        driver.call("cuDeviceGetPCIBusId", address, ctypes.c_int(32), self.device)
+        driver.call("cuDeviceGetPCIBusId", address, ctypes.c_int(32), self.handle)
         self.pci = address.value.decode()
         self.sms = self.attribute(16)
         self.capability = (self.attribute(75), self.attribute(76))
-        self.context = context
 
     def attribute(self, number: int) -> int:
         """One of CUdevice_attribute."""
         found = ctypes.c_int()
-        self.driver.call("cuDeviceGetAttribute", ctypes.byref(found), ctypes.c_int(number), self.device)
+        self.driver.call("cuDeviceGetAttribute", ctypes.byref(found), ctypes.c_int(number), self.handle)
         return found.value
 
     def open(self) -> None:
         """Take it, and have the programs compiled for it."""
         call = self.driver.call
-        call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), self.device)
+        call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), self.handle)
         call("cuCtxSetCurrent", self.context)
         self.functions = {}  # type: dict[str, ctypes.c_void_p]
-        names = {"plain": ("fill", "compare", "multiply_add"), "tensor": ("matrices",)}
-        for key, text in programs(self.capability).items():
+        for text in programs(self.capability).values():
             module = ctypes.c_void_p()
             call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(text.encode()))
-            for name in names[key]:
+            for name in re.findall(r"\.entry (\w+)", text):
                 function = ctypes.c_void_p()
                 call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
                 self.functions[name] = function
@@ -160,7 +159,6 @@ def try_gpu(gpu: Gpu, found: Found, until: float) -> None:
     gpu.driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
     size = int(free.value * MEMORY_SHARE) // 16 * 16
     at = gpu.memory(size)
-    found.told["memory_gib"] = round(size / 2**30, 1)
     seed = 0
     while seed == 0 or time.monotonic() < until:
         seed += 1

@@ -40,9 +40,8 @@ READINGS = {
 }  # type: dict[str, tuple[float, list[str]]]
 """Metric → what one unit of the tool's is, and where it stands; the first that says a number counts."""
 
-PROCESSES = "processes/process_info"
-SERVERS = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
-"""MPS's server stays where it has served one job; its clients are listed beside it."""
+MPS_SERVER = "nvidia-cuda-mps-server"
+"""It stays where it has served one job; its clients are listed beside it."""
 SPEEDS = {
     "memory_gbs": "GB/s of its memory",
     "tensor_tflops": "TFLOP/s of its tensor cores",
@@ -74,13 +73,11 @@ class Gpu:
             _flag(element, f"ecc_errors/{part}_repair_pending") for part in ("channel", "tpc")
         )
         self.divided = _flag(element, "mig_mode/current_mig")
-        self.fabric = {
-            part: _text(element, f"fabric/{path}")
-            for part, path in (("state", "state"), ("status", "status"), ("health", "health/summary"))
-        }
+        self.fabric = [_text(element, f"fabric/{path}") for path in ("state", "status", "health/summary")]
         self.slowed = _slowed(element)
         self.slowed_s = dict(_slowed_s(element))
-        self.busy = sum(_text(one, "process_name") not in SERVERS for one in element.iterfind(PROCESSES))
+        names = [_text(one, "process_name") or "" for one in element.iterfind("processes/process_info")]
+        self.busy = sum(name.rpartition("/")[2] != MPS_SERVER for name in names)
 
 
 class Smi:

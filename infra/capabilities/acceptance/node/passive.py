@@ -183,27 +183,23 @@ def _gpu(node: Node, gpu: parse.Gpu) -> Iterator[Finding]:
 
 def _memory_of(name: str, gpu: parse.Gpu) -> Iterator[Finding]:
     """What its memory cannot repair, and what waits for a reset."""
-    if gpu.remap_failed:
-        yield bad("replace", f"{name}: its memory has no spare rows left (row remapping failed)")
-    if gpu.unrepairable:
-        yield bad("replace", f"{name}: its memory cannot be repaired")
-    if gpu.sram_exceeded:
-        yield bad("repair", f"{name}: its SRAM has more uncorrectable errors than its maker allows for")
-    if gpu.full_banks:
-        yield bad("watch", f"{name}: {gpu.full_banks} banks of its memory have no spare row left")
-    if gpu.remap_pending:
-        yield bad("watch", f"{name}: a row is remapped at its next reset")
-    if gpu.repair_pending:
-        yield bad("watch", f"{name}: a part of it is repaired at its next reset")
-    if gpu.uncorrectable:
-        yield bad(
-            "watch", f"{name}: {gpu.uncorrectable} uncorrectable ECC errors since the driver was loaded"
-        )
+    wrong = gpu.uncorrectable
+    for is_so, action, what in (
+        (gpu.remap_failed, "replace", "its memory has no spare rows left (row remapping failed)"),
+        (gpu.unrepairable, "replace", "its memory cannot be repaired"),
+        (gpu.sram_exceeded, "repair", "its SRAM has more uncorrectable errors than its maker allows for"),
+        (gpu.full_banks, "watch", f"{gpu.full_banks} banks of its memory have no spare row left"),
+        (gpu.remap_pending, "watch", "a row is remapped at its next reset"),
+        (gpu.repair_pending, "watch", "a part of it is repaired at its next reset"),
+        (wrong, "watch", f"{wrong} uncorrectable ECC errors since the driver was loaded"),
+    ):
+        if is_so:
+            yield bad(action, f"{name}: {what}")
 
 
-def _joined(name: str, fabric: dict[str, str | None]) -> Iterator[Finding]:
+def _joined(name: str, fabric: Sequence[str | None]) -> Iterator[Finding]:
     """Whether switches of NVLink join it to the others; where there are none nvidia-smi has no state."""
-    state, status, health = (fabric[part] for part in ("state", "status", "health"))
+    state, status, health = fabric
     if state is None or state.lower() == "not supported":
         return
     if state.lower() != "completed" or (status or "Success").lower() != "success":
