@@ -1,5 +1,6 @@
 """A node started from the image boots cleanly, can be reached by key alone, and cannot change its host."""
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from infra import ROOT
+from infra.inventory.steps import Step, steps, texts_in, values, words_in
 from infra.providers.local import names
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
@@ -91,6 +94,36 @@ def test_node_cannot_set_the_host_s_clock_or_load_modules(node: str) -> None:
     }
     assert kept == set()
     assert effective >> 12 & 1, "a node sets up its own network (cap_net_admin)"
+
+
+PACKAGE = re.compile(r"(?<![\w.+-])[a-z0-9][a-z0-9+.-]+")
+NO_PACKAGES = {"and", "ansible", "ceph", "difference", "lxc"}
+"""Words around the packages that roles name which name others by chance."""
+
+
+def asked_for(step: Step) -> set[str]:
+    """The words in a task that installs packages, and in all variables that it reaches."""
+    near = values(step.role) | dict(step.values) | (step.task.get("vars") or {})
+    found, seen, todo = [step.task["ansible.builtin.apt"].get("name")], set[str](), set[str]()
+    todo = words_in(found)
+    while todo:
+        if (name := todo.pop()) in near and name not in seen:
+            seen.add(name)
+            found.append(near[name])
+            todo |= words_in(near[name])
+    return {word for text in texts_in(found) for word in PACKAGE.findall(text)}
+
+
+def test_apt_s_lists_name_what_roles_install_and_all_of_debian_after_an_update(node: str) -> None:
+    roles = [path.name for path in sorted((ROOT / "roles").iterdir())]
+    tasks = [step for role in roles for step in steps(role) if "ansible.builtin.apt" in step.task]
+    asked = {word for step in tasks for word in asked_for(step)}
+    before = set(within(node, "apt-cache pkgnames").split())
+    within(node, "apt-get --quiet=2 update")
+    after = set(within(node, "apt-cache pkgnames").split())
+    assert {"ceph-osd", "chrony", "frr"} <= asked & before
+    assert (asked & after) - before == NO_PACKAGES
+    assert len(after) > 20 * len(before)
 
 
 def test_small_packages_install_without_fetching_the_lists(node: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from infra.errors import CausewayError
 from infra.providers.local import image
+from infra.providers.local.node_image import index
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def test_tag_stays_the_same_for_the_same_recipe_elsewhere(recipe: Path) -> None:
     assert image.image_tag() == here
 
 
-@pytest.mark.parametrize("name", ["packages.txt", "setup.sh"])
+@pytest.mark.parametrize("name", ["packages.txt", "index.txt", "index.py", "setup.sh"])
 def test_tag_changes_with_each_file_of_the_recipe(recipe: Path, name: str) -> None:
     before = image.image_tag()
     with (recipe / name).open("a") as file:
@@ -50,6 +51,37 @@ def test_packages_are_sorted_and_unique_and_leave_out_what_roles_install() -> No
 def test_comments_and_empty_lines_are_no_packages(recipe: Path) -> None:
     (recipe / "packages.txt").write_text("# why\n\nacl\n  # also why\nzstd\n")
     assert image.packages() == ["acl", "zstd"]
+
+
+def test_what_is_kept_of_apt_s_lists_is_all_that_is_needed_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stanzas = (
+        "Package: chrony\nDepends: libc6 (>= 2.38), iproute2 | net-tools\nPre-Depends: init-helpers:any",
+        "Package: libc6\nDescription: a library\n Depends: on: nothing",
+        *("Package: iproute2\nDepends: mta", "Package: net-tools", "Package: init-helpers"),
+        *("Package: exim\nProvides: mta (= 1), smtp", "Package: dpkg", "Package: htop\nDepends: libc6"),
+    )
+    (tmp_path / "a_Packages").write_text("\n\n".join(stanzas[:4]) + "\n\n")
+    (tmp_path / "b_Packages").write_text("\n\n".join(stanzas[4:]) + "\n")
+    for name in ("LISTS", "MARK", "HOOK"):
+        monkeypatch.setattr(index, name, tmp_path if name == "LISTS" else tmp_path / name)
+    monkeypatch.setattr(index, "UPDATE", f"rm -f {tmp_path}/*_Packages")
+    query = tmp_path / "dpkg-query"
+    query.write_text("#!/bin/sh\necho dpkg\n")
+    query.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    index.main(["chrony", "no-such-package"])
+
+    kept = "".join(path.read_text() for path in sorted(tmp_path.glob("*_Packages")))
+    assert (
+        kept
+        == "".join(f"{stanza}\n\n" for stanza in stanzas[:4])[:-1]
+        + "".join(f"{stanza}\n\n" for stanza in stanzas[4:7])[:-1]
+    )
+    assert (tmp_path / "MARK").exists()
+    assert f'"rm -f {tmp_path}/*_Packages"' in (tmp_path / "HOOK").read_text()
 
 
 def test_full_disk_is_said_before_anything_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

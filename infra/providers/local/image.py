@@ -23,6 +23,7 @@ from infra.files import cache_folder
 from infra.process import run
 
 RECIPE = Path(__file__).parent / "node_image"
+INDEX = "index.py"
 REPOSITORY = "localhost/causeway-node"
 SUITE = "trixie"
 SOURCES = (
@@ -45,7 +46,7 @@ Progress = Callable[[str], None]
 def image_hash() -> str:
     """The first 12 hex digits of a SHA-256 over all that decides what is in the image."""
     digest = hashlib.sha256("\n".join((*SOURCES, *CHANGES)).encode())
-    for name in ("packages.txt", "setup.sh"):
+    for name in ("packages.txt", "setup.sh", INDEX, "index.txt"):
         digest.update(f"\0{name}\0".encode() + (RECIPE / name).read_bytes())
     return digest.hexdigest()[:12]
 
@@ -55,10 +56,10 @@ def image_tag() -> str:
     return f"{REPOSITORY}:{image_hash()}"
 
 
-def packages() -> list[str]:
-    """The declared packages, in the order of `node_image/packages.txt`."""
-    lines = [line.strip() for line in (RECIPE / "packages.txt").read_text().splitlines()]
-    return [line for line in lines if line and not line.startswith("#")]
+def packages(file: str = "packages.txt") -> list[str]:
+    """The packages that a file of `node_image/` names, in its order: by default, those that are installed."""
+    lines = [line.strip() for line in (RECIPE / file).read_text().splitlines()]
+    return [name for line in lines if not line.startswith("#") for name in line.split()]
 
 
 def ensure_image(progress: Progress) -> str:
@@ -119,12 +120,15 @@ def _build(tar: Path) -> None:
     """Install the packages into a tar file; it gets its name only when it is complete."""
     part = tar.with_suffix(".tar.part")
     part.unlink(missing_ok=True)
+    scripts = [shlex.quote(str(RECIPE / name)) for name in (INDEX, "setup.sh")]
     command = [
         *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
         f"--include={','.join(packages())}",
         # Roles install small packages without fetching the lists, or working them out, again on each node.
         *("--skip=cleanup/apt/lists,cleanup/apt/cache", '--aptopt=Acquire::Languages "none"'),
-        f'--customize-hook=chroot "$1" sh -s < {shlex.quote(str(RECIPE / "setup.sh"))}',
+        # The second has apt work out what the lists say.
+        f'--customize-hook=chroot "$1" python3 - {" ".join(packages("index.txt"))} < {scripts[0]}',
+        f'--customize-hook=chroot "$1" sh -s < {scripts[1]}',
         *(SUITE, str(part), *SOURCES),
     ]
     try:
