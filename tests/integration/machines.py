@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.providers.local import image, names, network, nodes, sweep
-from tests.integration.checkout import Checkout, said
+from tests.integration.checkout import Checkout, said, within
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Machines:
 
     def on(self, name: str, *argv: str) -> str:
         """What a command printed on a machine."""
-        return said("podman", "exec", self.container(name), *argv)
+        return said(*within(self.container(name), *argv))
 
     def pool(self, role: str, *machines: str, **host_keys: str) -> dict[str, Any]:
         """A pool of machines; a machine by its name (`_` for `-`) may be declared with another host key."""

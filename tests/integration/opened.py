@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from tests.integration.checkout import Checkout, said
+from tests.integration.checkout import Checkout, init_of
 
 MANIFEST = "/var/lib/causeway/manifest.json"
 CALLS = "trace=open,openat,openat2,getdents64"
@@ -98,7 +98,7 @@ def restart(checkout: Checkout, node: str, units: list[str]) -> None:
 
 def read_while(checkout: Checkout, node: str, act: Callable[[], object], log: Path) -> Read:
     """What systemd and all that it starts read meanwhile on a container node."""
-    pid = said("podman", "inspect", "--format={{.State.Pid}}", f"cw-{checkout.stack}-{node}")
+    pid = init_of(f"cw-{checkout.stack}-{node}")
     argv = ("strace", "-f", "-y", "-z", "-s", "4096", "-e", CALLS, "-o", str(log), "-p", pid)
     with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as tracer:
         assert tracer.stderr
