@@ -53,6 +53,7 @@ UNSEEN = {
     "base": {"Install what the role needs, with fresh package lists"},  # a rescue
     "prometheus": {"Install the package"},  # brought by an include
     "registry": {"Install HAProxy"},  # likewise
+    "roce": {"Install the tools, with fresh package lists"},  # a rescue
 }
 """Baked tasks that `--list-tasks` does not show."""
 DECLARATIONS = ("Pulumi.local.yaml", *(f"examples/{name}" for name in ("training-two-planes.yaml",)))

@@ -19,6 +19,8 @@ MARK = Path("/var/lib/apt/lists-are-cut")
 HOOK = Path("/etc/apt/apt.conf.d/90node-image-lists")
 UPDATE = f"[ ! -e {MARK} ] || rm -f {LISTS}/*_Packages {MARK}"
 NEEDS = ("Depends", "Pre-Depends")
+LIMIT_S = 60
+"""For dpkg to tell what is installed: it takes milliseconds."""
 
 
 def stanzas() -> "Iterator[tuple[Path, str]]":
@@ -59,8 +61,8 @@ def reached(wanted: "list[str]") -> "set[str]":
 def main(wanted: "list[str]") -> None:
     """Rewrite the lists, and leave what takes them away with the next update."""
     query = ["dpkg-query", "--show", "--showformat=${Package}\\n"]
-    installed = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split()
-    kept = reached([*wanted, *installed])
+    installed = subprocess.run(query, check=True, capture_output=True, text=True, timeout=LIMIT_S)
+    kept = reached([*wanted, *installed.stdout.split()])
     lists = defaultdict[Path, list[str]](list)
     for path, stanza in stanzas():
         rows = lists[path]
