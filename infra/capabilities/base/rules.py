@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import ClassVar
 
 from infra.declaration import ClusterSpec, MirrorsSpec
@@ -43,9 +44,7 @@ class LocaleIsKnown:
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Locales whose language and country Python's alias table has not heard of."""
-        import locale
-
-        known = sorted({name.split(".")[0] for name in locale.locale_alias.values() if "_" in name[:4]})
+        known = _locales()
         for index, region in enumerate(spec.regions):
             name = region.locale.split(".")[0]
             if name not in (*known, "C", "POSIX"):
@@ -54,6 +53,14 @@ class LocaleIsKnown:
                 suggestion = f"{near}.UTF-8" if near else None
                 message = f"{show(region.locale)} is not a locale known here"
                 yield Problem(f"regions[{index}].locale", message, show(region.locale), suggestion=suggestion)
+
+
+@cache
+def _locales() -> list[str]:
+    """Every language and country that Python knows a locale of, sorted."""
+    import locale
+
+    return sorted({name.split(".")[0] for name in locale.locale_alias.values() if "_" in name[:4]})
 
 
 class SudoAsksSomebody:
