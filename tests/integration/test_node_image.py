@@ -96,6 +96,10 @@ def test_node_cannot_set_the_host_s_clock_or_load_modules(node: str) -> None:
     assert effective >> 12 & 1, "a node sets up its own network (cap_net_admin)"
 
 
+def test_small_packages_install_without_fetching_the_lists(node: str) -> None:
+    assert "Inst chrony" in within(node, "apt-get install --simulate chrony")
+
+
 PACKAGE = re.compile(r"(?<![\w.+-])[a-z0-9][a-z0-9+.-]+")
 NO_PACKAGES = {"and", "ansible", "ceph", "difference", "lxc"}
 """Words around the packages that roles name which name others by chance."""
@@ -104,7 +108,7 @@ NO_PACKAGES = {"and", "ansible", "ceph", "difference", "lxc"}
 def asked_for(step: Step) -> set[str]:
     """The words in a task that installs packages, and in all variables that it reaches."""
     near = values(step.role) | dict(step.values) | (step.task.get("vars") or {})
-    found, seen, todo = [step.task["ansible.builtin.apt"].get("name")], set[str](), set[str]()
+    found, seen = [step.task["ansible.builtin.apt"].get("name")], set[str]()
     todo = words_in(found)
     while todo:
         if (name := todo.pop()) in near and name not in seen:
@@ -115,6 +119,7 @@ def asked_for(step: Step) -> set[str]:
 
 
 def test_apt_s_lists_name_what_roles_install_and_all_of_debian_after_an_update(node: str) -> None:
+    """Last of those that share the node: it has all of Debian from here on."""
     roles = [path.name for path in sorted((ROOT / "roles").iterdir())]
     tasks = [step for role in roles for step in steps(role) if "ansible.builtin.apt" in step.task]
     asked = {word for step in tasks for word in asked_for(step)}
@@ -124,10 +129,6 @@ def test_apt_s_lists_name_what_roles_install_and_all_of_debian_after_an_update(n
     assert {"ceph-osd", "chrony", "frr"} <= asked & before
     assert (asked & after) - before == NO_PACKAGES
     assert len(after) > 20 * len(before)
-
-
-def test_small_packages_install_without_fetching_the_lists(node: str) -> None:
-    assert "Inst chrony" in within(node, "apt-get install --simulate chrony")
 
 
 @pytest.mark.usefixtures("node")  # removes it
