@@ -26,6 +26,7 @@ BOOTSTRAP = (
 )
 OPTIONS = f"-ISBc {shlex.quote(BOOTSTRAP)}"
 PYTHON = f"python3 {OPTIONS}"
+LOADER = ROOT / "infra" / "drift" / "loader.py"
 ENGINE = tuple(ROOT / "infra" / "drift" / name for name in ("node.py", "looks.py", "probe.py"))
 NOT_THERE = ("infra", "roles", "__future__")
 """Packages of which a node has nothing."""
@@ -187,7 +188,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 @cache
 def _packed_probe(kinds: frozenset[str]) -> bytes:
-    return _packed(probe_source(kinds))
+    return zlib.compress(probe_source(kinds).encode(), 9)
 
 
 @cache
@@ -202,14 +203,18 @@ def _packed(source: str) -> bytes:
     return len(packed).to_bytes(4, "big") + packed
 
 
-def with_request(packed: bytes, request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `PYTHON` reads: a program and its request; marshal 2 is alike in every Python 3."""
-    return packed + zlib.compress(marshal.dumps((dict(request), limit_s), 2), 1)
+def with_request(packed: bytes, request: Mapping[str, Any], *others: Any) -> bytes:
+    """What `PYTHON` reads: a program and what its `serve` is given; marshal 2 is alike in every Python 3."""
+    return packed + zlib.compress(marshal.dumps((dict(request), *others), 2), 1)
 
 
-def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S) -> bytes:
-    """What `PYTHON` on the node reads: the probe and its request."""
-    return with_request(_packed_probe(_kinds_of(request["entries"])), request, limit_s)
+def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S, kept: str = "") -> bytes:
+    """What `PYTHON` on the node reads: the probe and its request.
+
+    KEPT: the node's folder for compiled probes; without one it compiles what it gets.
+    """
+    probe = _packed_probe(_kinds_of(request["entries"]))
+    return with_request(packed_files((LOADER,)), request, limit_s, probe, kept)
 
 
 def _kinds_of(entries: Iterable[list[Any]]) -> frozenset[str]:

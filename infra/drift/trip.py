@@ -18,6 +18,7 @@ import asyncssh
 from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.assembly import PYTHON, script
+from infra.drift.kinds.slow import ANSWERS
 from infra.errors import CausewayError, sentence, why
 from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, JumpContract, RegionContract, load_contract
@@ -210,9 +211,9 @@ class Trips:
         """Run the probe and return its answer. TripError when there is none."""
         await self.require_sudo(connection, host)
         command = self.as_root(host, PYTHON)
-        said, complaint, status = await execute(
-            connection, command, self.ahead(host) + script(request), ANSWER_LIMIT_S, most_bytes(request)
-        )
+        data = self.ahead(host) + script(request, kept=ANSWERS)
+        most = most_bytes(request)
+        said, complaint, status = await execute(connection, command, data, ANSWER_LIMIT_S, most)
         if not said and status == NOT_FOUND:
             raise TripError("it has no python3: install it there", reached=True)
         if not said:

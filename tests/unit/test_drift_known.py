@@ -280,3 +280,14 @@ def test_before_the_timer_has_asked_no_privileged_program_is_new_and_none_is_gon
     node = look("scan")
     node.want = {"setuid": ["/usr/bin/x 4755"]}
     assert privilege.look_at_privilege(node, "root", {})["setuid"] == node.want["setuid"]
+
+
+def test_a_scan_compares_no_program_with_the_packages_that_brought_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer has: reading what all packages brought takes longer than all other looks."""
+    (tmp_path / "setuid").write_text("/usr/bin/eve 4755\n")
+    monkeypatch.setattr(slow, "ANSWERS", str(tmp_path))
+    monkeypatch.setattr(privilege, "is_privileged", lambda *_: True)
+    monkeypatch.setattr(privilege, "owners_of", lambda *_: pytest.fail("all packages are read"))
+    assert privilege.look_at_privilege(look("scan"), "root", {})["setuid"] == ["/usr/bin/eve 4755"]

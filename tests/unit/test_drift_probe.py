@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import marshal
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.drift import assembly, probe
+from infra.drift import assembly, loader, probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
 from infra.drift.kinds import KINDS, unit
@@ -30,12 +32,12 @@ from roles.base.drift.authorized_keys import look_at_authorized_keys
 SALT = "5a17"
 
 
-def ask(mode: str, *entries: list[Any], limit_s: int = 20) -> Any:
+def ask(mode: str, *entries: list[Any], limit_s: int = 20, kept: Path | str = "") -> Any:
     """What a node would answer, by way of the script that is really sent."""
     request = {"mode": mode, "salt": SALT, "entries": list(entries)}
     said = subprocess.run(
         ["sh", "-c", PYTHON],
-        input=script(request, limit_s),
+        input=script(request, limit_s, str(kept)),
         stdout=subprocess.PIPE,
         check=True,
         timeout=60,
@@ -67,6 +69,55 @@ def file(tmp_path: Path) -> Path:
 
 def want(file: Path) -> dict[str, Any]:
     return {k: v for k, v in seal("file", file).items() if not k.startswith("_")}
+
+
+TELLTALE = """def serve(request, limit_s): print('{"machine": "a", "clock": 1, "values": []}')"""
+SPOILED: dict[str, Callable[[bytes], bytes]] = {
+    "cut off": lambda data: data[: len(data) // 2],
+    "one byte less": lambda data: data[:-1],
+    "a bit flipped": lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+    "nothing": lambda _data: b"",
+    "another program": lambda _data: b"none" + marshal.dumps(compile(TELLTALE, "x", "exec")),
+    "no code": lambda _data: loader.checksum(b"nonsense") + b"nonsense",
+}
+
+
+def test_a_seal_keeps_the_compiled_probe_for_later_looks_and_a_scan_keeps_nothing(
+    file: Path, tmp_path: Path
+) -> None:
+    kept, entry = tmp_path / "kept", ["file", str(file), {}, want(file)]
+    assert ask("scan", entry, kept=kept)["values"] == []
+    assert not kept.exists()
+    assert ask("seal", entry, kept=kept)["values"]
+    (path,) = kept.iterdir()
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert ask("scan", entry, kept=kept)["values"] == []
+    loader.keep(str(path), compile(TELLTALE, "x", "exec"))
+    assert ask("scan", entry, kept=kept)["clock"] == 1, "what is kept answers"
+
+
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
+def test_a_kept_probe_that_was_spoiled_is_not_run(
+    file: Path, tmp_path: Path, spoil: Callable[[bytes], bytes]
+) -> None:
+    kept, entry = tmp_path / "kept", ["file", str(file), {}, want(file)]
+    ask("seal", entry, kept=kept)
+    (path,) = kept.iterdir()
+    path.write_bytes(spoil(path.read_bytes()))
+    answer = ask("scan", entry, kept=kept)
+    assert (answer["values"], answer["clock"] > 1) == ([], True)
+
+
+def test_a_node_without_room_for_the_compiled_probe_does_without(file: Path) -> None:
+    assert ask("seal", ["file", str(file), {}, {}], kept=file / "below")["values"]
+
+
+def test_few_compiled_probes_are_kept(tmp_path: Path) -> None:
+    for number in range(2 * loader.MOST):
+        loader.keep(str(tmp_path / f"probe-{number}"), compile(str(number), "x", "eval"))
+        os.utime(tmp_path / f"probe-{number}", (number, number))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {f"probe-{number}" for number in range(loader.MOST, 2 * loader.MOST)}
 
 
 def test_nothing_differs_on_an_untouched_file(file: Path) -> None:

@@ -65,21 +65,22 @@ def look_at_privilege(node: Look, key: str, how: How) -> Found:
         "told": filed(node, told_of_units(node)),
         "preloaded": filed(node, files_below("/etc/ld.so.preload")),
     }
-    programs = slow(node, "setuid", privileged_programs)
-    found["setuid"] = new_programs(node, programs) if programs is not None else []  # nobody has asked yet
+    programs = slow(node, "setuid", lambda: strangers(node, privileged_programs())) or ()
+    known = node.want.get("setuid") or ()
+    found["setuid"] = [
+        line for line in programs if line not in known and is_privileged(*line.rpartition(" ")[::2])
+    ]
     return with_known(node, found)
 
 
-def new_programs(node: Look, programs: list[str]) -> list[str]:
-    """Those that were not sealed, are still as they were found, and no package brought so."""
-    known = node.want.get("setuid") or ()
-    new = [line for line in programs if line not in known and is_privileged(*line.rpartition(" ")[::2])]
-    paths = [line.rpartition(" ")[0] for line in new]
+def strangers(node: Look, programs: list[str]) -> list[str]:
+    """Those that no package brought so."""
+    paths = [line.rpartition(" ")[0] for line in programs]
     owners = owners_of(node, paths) if paths else {}
     brought = {
         p for p in owners if is_installed_so(p, owners[p]) and is_brought(node, p, bytes_of(p), owners[p])
     }
-    return [line for line in new if line.rpartition(" ")[0] not in brought]
+    return [line for line in programs if line.rpartition(" ")[0] not in brought]
 
 
 def account_lines(node: Look) -> list[str]:
