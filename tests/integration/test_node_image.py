@@ -71,6 +71,11 @@ def test_root_logs_in_by_key_alone(node: str) -> None:
     assert within(node, "systemctl is-active ssh") == "active"
 
 
+def test_roots_user_manager_runs_also_while_nobody_is_logged_in(node: str) -> None:
+    assert within(node, "loginctl list-sessions --no-legend") == ""
+    assert within(node, "systemctl is-active user@0.service") == "active"
+
+
 def test_two_nodes_have_different_identities(node: str) -> None:
     other = start_node()
     for path in ("/etc/ssh/ssh_host_ed25519_key.pub", "/etc/machine-id"):

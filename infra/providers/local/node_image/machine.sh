@@ -24,6 +24,8 @@ if [ "$form" = vm ]; then
   printf '/dev/vda / ext4 defaults,errors=remount-ro 0 1\n' >/etc/fstab
   loader=
 else
+  # A machine of one's own keeps systemd's default: nobody's programs outlive their session.
+  rm -f /var/lib/systemd/linger/root
   # Any machine's drivers, and what fetches a squashfs and puts a file system in memory over it.
   printf 'MODULES=most\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
   printf '[Match]\nType=ether\nKind=!*\n[Network]\nDHCP=yes\n' >/etc/systemd/network/90-dhcp.network

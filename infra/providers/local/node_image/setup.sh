@@ -65,6 +65,11 @@ for timer in apt-daily apt-daily-upgrade dpkg-db-backup logrotate; do
   printf '[Timer]\nPersistent=false\n' >"/etc/systemd/system/$timer.timer.d/not-at-boot.conf"
 done
 
+# Who logs in while no other session of root's is open has root's user manager started, and ended again afterwards:
+# three times the CPU of the login itself, in every node of a host. Here it stays.
+install -d /var/lib/systemd/linger
+touch /var/lib/systemd/linger/root
+
 # Keys only. A role may say more, in a file that sorts later.
 cat >/etc/ssh/sshd_config.d/10-node-image.conf <<'CONF'
 PermitRootLogin prohibit-password
