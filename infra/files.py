@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ from infra import ROOT
 
 NOT_HASHED = {"molecule", "__pycache__", "causeway.yml", "README.md"}
 """Files and folders that change nothing on a node; the last one is written by `up` itself."""
+
+MOST_KNOWN = 500
 
 
 def tree_hash(*paths: str) -> str:
@@ -34,15 +38,27 @@ def content_hash(path: Path) -> str:
     """SHA-256 of a file, which is read again only when it was written since: for each node somebody asks."""
     now = path.stat()
     seen = value_hash([str(path.resolve()), now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino])
-    noted = cache_folder() / "checksums" / seen
-    if noted.exists():
+    return known_as("checksums", seen, lambda: checksum(path))
+
+
+def known_as(subject: str, name: str, work_out: Callable[[], str]) -> str:
+    """A text that any process of this machine worked out before; the name says what it depends on.
+
+    The newest `MOST_KNOWN` of a subject stay. A cache that cannot be written is done without.
+    """
+    noted = cache_folder() / subject / name
+    with suppress(OSError):
         return noted.read_text()
-    digest = checksum(path)
-    noted.parent.mkdir(parents=True, exist_ok=True)
-    part = noted.with_name(f".{seen}.{os.getpid()}")  # Ansible's workers come together
-    part.write_text(digest)
-    part.replace(noted)
-    return digest
+    text = work_out()
+    part = noted.with_name(f".{name}.{os.getpid()}")  # Ansible's workers come together
+    with suppress(OSError):
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text)
+        part.replace(noted)
+        there = [path for path in noted.parent.iterdir() if not path.name.startswith(".")]
+        for old in sorted(there, key=lambda path: path.stat().st_mtime)[:-MOST_KNOWN]:
+            old.unlink()
+    return text
 
 
 def checksum(file: Path) -> str:

@@ -6,6 +6,7 @@ What travels has one name space: what two files call by one name, and mean two t
 import ast
 import marshal
 import shlex
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
@@ -16,6 +17,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.kinds import KINDS, kind_files
 from infra.errors import CausewayError
+from infra.files import checksum, known_as, value_hash
 
 PROBE_LIMIT_S = 20
 """Longest that one look may take."""
@@ -47,6 +49,18 @@ def probe_source(kinds: frozenset[str] | None = None) -> str:
 
 @cache
 def _probe_source(kinds: frozenset[str] | None) -> str:
+    """Worked out once on a machine, for reading these files as Python takes longer than a node's answer."""
+    wanted = sorted(kinds) if kinds is not None else None
+    return known_as("probes", value_hash([_files_hash(), wanted]), lambda: _assembled(kinds))
+
+
+@cache
+def _files_hash() -> str:
+    files = (Path(__file__), *ENGINE, *kind_files())
+    return value_hash([sys.version, *((str(file.relative_to(ROOT)), checksum(file)) for file in files)])
+
+
+def _assembled(kinds: frozenset[str] | None) -> str:
     known = _names()
     looks = {name: kind.look for name, kind in KINDS.items() if kind.look and (not kinds or name in kinds)}
     names = {name: look.__name__ for name, look in sorted(looks.items())}

@@ -361,6 +361,20 @@ def test_a_file_that_was_written_since_has_another_checksum(
             assert files.content_hash(file) == hashlib.sha256(content).hexdigest()
 
 
+def test_of_what_the_machine_worked_out_the_newest_stays_and_no_cache_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "MOST_KNOWN", 3)
+    for number in range(5):
+        assert files.known_as("numbers", str(number), lambda: "a") == "a"
+        os.utime(tmp_path / "cache" / "numbers" / str(number), (number, number))
+    assert {path.name for path in (tmp_path / "cache" / "numbers").iterdir()} == {"2", "3", "4"}
+    assert files.known_as("numbers", "4", lambda: "b") == "a"
+    monkeypatch.setenv("CAUSEWAY_CACHE", "/proc/nowhere")
+    assert files.known_as("numbers", "4", lambda: "b") == "b"
+
+
 looks = st.fixed_dictionaries(
     {
         "among": st.sampled_from(["tokyo consul", "shanghai consul"]),

@@ -408,9 +408,31 @@ def md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def test_the_probe_that_the_machine_knows_is_of_these_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = assembled_anew(tmp_path, monkeypatch)
+    assert [file.read_text() for file in (tmp_path / "probes").iterdir()] == [whole]
+    monkeypatch.setattr(assembly, "_names", lambda: pytest.fail("the files are read as Python once more"))
+    assembly._probe_source.cache_clear()
+    assert probe_source() == whole
+    other = tmp_path / "looks.py"
+    other.write_text("# changed\n")
+    monkeypatch.setattr(assembly, "ROOT", Path("/"))
+    monkeypatch.setattr(assembly, "ENGINE", (other, *assembly.ENGINE))
+    assembly._files_hash.cache_clear()
+    assembly._probe_source.cache_clear()
+    with pytest.raises(pytest.fail.Exception, match="once more"):
+        probe_source()
+    assembly._files_hash.cache_clear()
+
+
 @pytest.mark.parametrize("before", [[], ["file"], ["unit", "check"], sorted(KINDS)])
-def test_the_probe_is_the_same_whatever_was_assembled_before(before: list[str]) -> None:
-    """In a process of its own: what is assembled first is kept."""
+def test_the_probe_is_the_same_whatever_was_assembled_before(
+    before: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own: what is assembled first is kept, by the process and on the machine."""
+    monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path))
     program = (
         "import sys; from infra.drift.assembly import probe_source\n"
         "if sys.argv[1:]: probe_source(frozenset(sys.argv[1:]))\n"
@@ -419,17 +441,20 @@ def test_the_probe_is_the_same_whatever_was_assembled_before(before: list[str]) 
     said = subprocess.run(
         [sys.executable, "-c", program, *before], check=True, capture_output=True, text=True
     )
-    assert said.stdout == assembled_anew()
+    assert said.stdout == assembled_anew(tmp_path / "other", monkeypatch)
 
 
-def assembled_anew() -> str:
+def assembled_anew(cache: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("CAUSEWAY_CACHE", str(cache))
     assembly._names.cache_clear()
     assembly._probe_source.cache_clear()
     return probe_source()
 
 
-def test_the_probe_is_the_same_for_whoever_asks_at_the_same_time() -> None:
-    alone = assembled_anew()
+def test_the_probe_is_the_same_for_whoever_asks_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = assembled_anew(tmp_path, monkeypatch)
     seen: set[str] = set()
     switching = sys.getswitchinterval()
 
@@ -440,6 +465,7 @@ def test_the_probe_is_the_same_for_whoever_asks_at_the_same_time() -> None:
     try:
         sys.setswitchinterval(1e-5)
         for late_s in (0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.13, 0.21):
+            monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path / str(late_s)))
             assembly._names.cache_clear()
             assembly._probe_source.cache_clear()
             with ThreadPoolExecutor() as pool:
