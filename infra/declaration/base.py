@@ -37,7 +37,9 @@ class Spec(BaseModel):
     `infra.checks`, so that all of them can be reported at once.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, defer_build=True
+    )
     what: ClassVar[str] = ""
     """What errors call it: "a region"."""
 
