@@ -139,11 +139,13 @@ def padded(data: bytes, step: int) -> bytes:
 
 
 def answer(body: bytes) -> Any:
-    """The value of a variant: text, truth value, 64-bit number or list of texts."""
+    """The value of a variant: text, truth value, number of 64 bits or signed one of 32, list of texts."""
     kind, at = body[1 : 1 + body[0]], body[0] + 2
     at += -at % (8 if kind == b"t" else 4)
     if kind == b"t":
         return int.from_bytes(body[at : at + 8], "little")
+    if kind == b"i":
+        return int.from_bytes(body[at : at + 4], "little", signed=True)
     if kind == b"b":
         return bool(number(body, at))
     if kind == b"s":

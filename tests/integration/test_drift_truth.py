@@ -224,12 +224,14 @@ DRIFTS = {
     (B, "tcp_tuning"): (
         ("file", "/etc/causeway-wan-routes.json", "echo '[]' > {}"),
         ("file", "/usr/local/sbin/causeway-wan-routes", "chmod 4755 {}"),
+        ("unit", "causeway-wan-routes.service", "chrt --batch --pid 0 $(systemctl show -P MainPID {})"),
         ("sysctl", "net.ipv4.tcp_mtu_probing",
          "sed -i s/mtu_probing.*/mtu_probing=0/ /etc/sysctl.d/90-causeway-tcp.conf"),
     ),
     (B, "names"): (
         ("name_server", "causeway-names.service", "kill -STOP $(systemctl show -P MainPID {})"),
         ("file", "/usr/local/lib/causeway/causeway_resolv.py", "echo >> {}"),
+        ("unit", "causeway-dns.service", "renice -n 15 -p $(systemctl show -P MainPID {})"),
     ),
     (B, "drift_watch"): (
         ("file", "/usr/local/lib/causeway/infra/drift/watch.py", "echo '# lies' >> {}"),
@@ -249,6 +251,7 @@ DRIFTS = {
             "ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:09 nud permanent dev eth0",
             "ip address add 203.0.113.77/32 dev eth0",
             "ip -6 address add 2001:db8::77/128 dev lo",
+            "ip xfrm policy add src 203.0.113.0/24 dst 198.51.100.0/24 dir out action block",
             XDP,
         )),
         *(("interfaces", "all", command) for command in (
@@ -260,6 +263,8 @@ DRIFTS = {
             "sysctl -qw net.ipv4.tcp_retries1=9",
             "sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1",
             "ip link set dev eth0 mtu 1400",
+            "ip link set dev eth0 promisc on",
+            "ip link set dev eth0 multicast off",
         )),
         *(("surroundings", "all", command) for command in SURROUNDINGS),
         *(("programs", "all", f"{command} && {LOOK}") for command in (
@@ -315,6 +320,7 @@ DRIFTS = {
         ("timekeeping", "chrony.service", "chronyc add server 192.0.2.8 && chronyc offline 192.0.2.8"),
         ("group", "truth", "gpasswd --add daemon truth"),
         ("unit", "ssh.service", "systemctl mask -q --runtime {}"),
+        ("unit", "chrony.service", "prlimit --pid $(systemctl show -P MainPID {}) --nofile=128:256"),
         ("effective", "sysctl's files", "mkdir -p /run/sysctl.d && echo 'a.b = 1' > /run/sysctl.d/0.conf"),
     ),
     (C, "names"): (("stub", "causeway-dns.service", "kill -STOP $(systemctl show -P MainPID {})"),),
@@ -342,7 +348,7 @@ PARTS = {
     (B, "package", "unattended-upgrades"): {"installed"},
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
     (C, "traffic", "all"): {
-        *("rules", "routes", "metrics", "queues", "addresses", "neighbours", "programs"),
+        *("rules", "routes", "metrics", "queues", "addresses", "neighbours", "programs", "policies"),
     },
     (C, "interfaces", "all"): {"links", "settings"},
     (C, "folders", "all"): {"folders", "mounts"},
@@ -356,6 +362,9 @@ PARTS = {
         *("accounts", "members", "keys", "sudo", "pam", "cron", "units", "told", "preloaded", "setuid"),
     },
     (C, "unit", "causeway-wan-routes.service"): {"halted"},
+    (B, "unit", "causeway-dns.service"): {"running"},
+    (B, "unit", "causeway-wan-routes.service"): {"running"},
+    (C, "unit", "chrony.service"): {"running"},
 }
 """What of one thing differs, where a line above changes several parts of it."""
 ADDED = (
@@ -371,6 +380,7 @@ ADDED = (
         "192.0.2.9 dev eth0 lladdr 02:00:00:00:00:09",
         "203.0.113.77/32 dev eth0",
         "2001:db8::77/128 dev lo",
+        "src 203.0.113.0/24 dst 198.51.100.0/24 dir out: block",
         "xdp dev lo",
     )),
     *((C, "interfaces", "all", line) for line in (
@@ -382,6 +392,8 @@ ADDED = (
         "net/ipv4/tcp_retries1 9",
         "net/ipv6/conf/eth0/disable_ipv6 1",
         "eth0 mtu 1400",
+        "eth0 promisc on",
+        "eth0 multicast off",
     )),
     *((C, "folders", "all", line) for line in (
         "/usr/local/lib 0777 root root",

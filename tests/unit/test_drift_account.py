@@ -30,7 +30,7 @@ SECOND = {
     "shell": "/bin/evil", "groups": ["sudo"], "password": "evil", "members": ["evil"], "available": False,
     "aging": ["0", "9999", "7", "", "40000"],
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
-    "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"],
+    "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"], "running": ["nice 19"],
     "answers": False, "differs": ["only in force: evil"], "lines": ["evil"],
 }  # fmt: skip
 """Aspect → what somebody made of it."""
@@ -40,6 +40,7 @@ FIRST: dict[str, Any] = {
     "installed": True, "hold": False, "immutable": False, "reload_needed": False,
     "lasts": True, "attributes": [], "aging": ["0", "99999", "7", "", ""],
     "contents": ["/usr/lib/systemd/system/x.service as its package brought it"], "halted": [],
+    "running": ["nice 0", "as set"],
     "answers": True, "differs": [], "lines": ["ours"],
 }  # fmt: skip
 REPORT = {"digest": ("sha1", "s2"), "enabled": ("enabled", False), "load": ("masked", True)}

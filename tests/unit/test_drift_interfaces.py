@@ -34,6 +34,13 @@ CHANGES = {
     ),
     "a queue": ("settings", "lan0 txqueuelen 1000", "ip link set dev lan0 txqueuelen 9", "lan0 txqueuelen 9"),
     "an MTU": ("settings", "lan0 mtu 1500", "ip link set dev lan0 mtu 1400", "lan0 mtu 1400"),
+    **{
+        what: ("settings", f"lan0 {what} {old}", f"ip link set dev lan0 {what} {new}", f"lan0 {what} {new}")
+        for what, old, new in (
+            *(("arp", "on", "off"), ("multicast", "on", "off")),
+            *(("promisc", "off", "on"), ("allmulticast", "off", "on")),
+        )
+    },
     "a setting of TCP": (
         "settings",
         "net/ipv4/tcp_retries1 3",

@@ -12,7 +12,7 @@ from infra.drift.kinds.slow import slow as asked_slowly
 from infra.drift.looks import Look
 from infra.drift.manifest import Entry, Manifest, RoleManifest
 from infra.drift.repair import Obstacles
-from roles.base.drift import privilege
+from roles.base.drift import privilege, traffic
 from roles.base.drift.privilege import account_lines, is_installed_so, is_privileged, other_keys, sudo_files
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
@@ -34,6 +34,15 @@ TRAFFIC = {
         "192.0.2.9 dev lan0 lladdr 02:00:00:00:00:09",
     ),
     "queues": ("tc qdisc add dev lo root handle 7: pfifo", "qdisc dev lo root handle 7: pfifo"),
+    "policies": (
+        "ip xfrm policy add src 203.0.113.0/24 dst 0.0.0.0/0 proto tcp dport 22 dir out action block",
+        "src 203.0.113.0/24 dst 0.0.0.0/0 proto 6 dport 22 dir out: block priority 0",
+    ),
+    "policies of IPv6": (
+        "ip xfrm policy add src ::/0 dst 2001:db8::/32 dev lo dir fwd mark 1 mask 0xf priority 7"
+        " tmpl proto esp mode transport",
+        "src ::/0 dst 2001:db8::/32 dev lo dir fwd mark 0x1 mask 0xf: allow priority 7",
+    ),
 }
 LOOKING = (
     "import infra.drift.kinds;from infra.drift.looks import Look;"
@@ -46,7 +55,8 @@ LOOKING = (
 def test_what_decides_where_packets_go_is_read_from_the_kernel_and_taken_away_again(what: str) -> None:
     """In a network of its own, by the programs that an administrator would use."""
     command, shown = TRAFFIC[what]
-    plan = plan_for("traffic", "all", {what: []}, {what: [shown]})
+    aspect = what.split()[0]
+    plan = plan_for("traffic", "all", {aspect: []}, {aspect: [shown]})
     (undo,) = plan.obstacles.undone
     python = f'python3 -c "{LOOKING}"'
     script = f"set -e; ip link set lo up; {command}; {python}; {' '.join(undo['argv'])}; {python}"
@@ -291,3 +301,10 @@ def test_a_scan_compares_no_program_with_the_packages_that_brought_it(
     monkeypatch.setattr(privilege, "is_privileged", lambda *_: True)
     monkeypatch.setattr(privilege, "owners_of", lambda *_: pytest.fail("all packages are read"))
     assert privilege.look_at_privilege(look("scan"), "root", {})["setuid"] == ["/usr/bin/eve 4755"]
+
+
+def test_policies_of_ipsec_count_where_no_daemon_had_set_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traffic, "dumped", lambda *_: pytest.fail("asked"))
+    node = look("scan")
+    node.want = {"policies": ["src 10.0.0.0/8 dst 10.0.0.0/8 dir out: allow priority 1"]}
+    assert traffic.policy_lines(node, {}) == []

@@ -1,8 +1,10 @@
 """What is in force beside what files say: daemons that were told something, and those that hang."""
 
 import os
+import resource
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
 from threading import Thread
@@ -11,9 +13,8 @@ from typing import Any
 import pytest
 
 from infra.drift.findings import Difference, HostReport, RoleReport
-from infra.drift.kinds import live
+from infra.drift.kinds import live, unit
 from infra.drift.kinds.live import dns_answer, in_force
-from infra.drift.kinds.unit import halted
 from infra.drift.looks import Look
 from infra.drift.manifest import Manifest, RoleManifest
 from infra.drift.node import run
@@ -161,6 +162,10 @@ end
     assert "guess" not in found[3]
 
 
+def halted(group: str) -> list[str]:
+    return [process["name"] for process in unit.processes(group) if process["stopped"]]
+
+
 def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group = tmp_path / "system.slice"
     group.mkdir()
@@ -183,6 +188,76 @@ def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: p
     plan = plan_for("unit", "x.service", {"halted": []}, {"halted": ["x"]})
     assert plan.lines == ["base: unit x.service: is active, and stopped: x"]
     assert ["systemctl", "restart", "x.service"] in [done["argv"] for done in plan.obstacles.commands]
+
+
+SET = {"Nice": 0, "CPUSchedulingPolicy": 0}
+
+
+@pytest.fixture
+def sleeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that stands for a unit's first one; systemd would start it as it is now."""
+    process = subprocess.Popen(["sleep", "60"])
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    told = {**SET, "LimitNOFILE": hard, "LimitNOFILESoft": 64}
+    monkeypatch.setattr(unit, "LIMITS", {"Max open files": "LimitNOFILE"})
+    monkeypatch.setattr(unit, "ask_systemd", lambda asked: [told[name] for _, _, name in asked])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def first_process(process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return [{"number": process.pid, "nice": fields[16], "policy": fields[38]}]
+
+
+def run_by(process: subprocess.Popen[bytes], mode: str, sealed: list[str]) -> list[str]:
+    node = Look("5a17", mode, [])
+    node.want = {"running": sealed} if mode == "scan" else {}
+    return unit.running(node, "x.service", first_process(process))
+
+
+def test_a_process_that_runs_as_it_is_set_to_is_sealed_so_and_found_when_it_was_told_otherwise(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    sealed = run_by(sleeper, "seal", [])
+    assert sealed[-1] == unit.AS_SET, "its soft limit is higher than set: a program may raise its own"
+    assert run_by(sleeper, "scan", sealed) == sealed
+    subprocess.run(["renice", "-n", "7", "-p", str(sleeper.pid)], check=True, timeout=10)
+    assert "nice 7" in run_by(sleeper, "scan", sealed)
+    subprocess.run(["renice", "-n", "0", "-p", str(sleeper.pid)], check=True, timeout=10)
+    resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE, (63, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    assert run_by(sleeper, "scan", sealed) != sealed
+    assert unit.AS_SET not in run_by(sleeper, "seal", [])
+
+
+def test_a_process_that_was_given_fewer_cpus_than_systemd_has_is_found(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed = run_by(sleeper, "seal", [])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda number: {0, 1} if number == 1 else {1})
+    assert "cpus 1" in run_by(sleeper, "scan", sealed)
+
+
+def test_a_process_that_an_update_started_with_other_settings_is_no_difference(
+    sleeper: subprocess.Popen[bytes],
+) -> None:
+    older = ["nice -5", "policy 0", "cpus all", "LimitNOFILE 1 1", unit.AS_SET]
+    assert run_by(sleeper, "scan", older) == older
+
+
+def test_a_unit_without_a_process_tells_of_none(sleeper: subprocess.Popen[bytes]) -> None:
+    node = Look("5a17", "scan", [])
+    for node.want in ({}, {"running": []}, {"running": ["nice 0"]}):
+        assert unit.running(node, "x.service", []) == (node.want.get("running") or [])
+    sleeper.kill()
+    sleeper.wait()
+    node.want = {"running": ["nice 0"]}
+    gone = [{"number": sleeper.pid, "nice": "0", "policy": "0"}]
+    assert unit.running(node, "x.service", gone) == ["nice 0"]
 
 
 def test_a_stopped_process_runs_on_before_anybody_waits_for_its_end() -> None:

@@ -27,6 +27,15 @@ PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 """Where packages have their units; files elsewhere are a role's, and compared as such, or are strangers."""
 AS_PACKAGED = "as its package brought it"
 DPKG_INFO = "/var/lib/dpkg/info/"
+LIMITS = {
+    **{"Max cpu time": "LimitCPU", "Max file size": "LimitFSIZE", "Max data size": "LimitDATA"},
+    **{"Max stack size": "LimitSTACK", "Max core file size": "LimitCORE", "Max resident set": "LimitRSS"},
+    **{"Max processes": "LimitNPROC", "Max open files": "LimitNOFILE", "Max locked memory": "LimitMEMLOCK"},
+    **{"Max address space": "LimitAS", "Max file locks": "LimitLOCKS"},
+}
+"""What proc_pid_limits(5) calls a limit → what systemd does."""
+UNLIMITED = (1 << 64) - 1
+AS_SET = "as set"
 
 
 def unmask(*words: str) -> tuple[str, ...]:
@@ -41,7 +50,9 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
     if found["active"] == node.want.get("active", found["active"]):
         found["_since"] = None  # systemd remembers when the state changed, and nothing else
     if node.mode == "seal" or "halted" in node.want:
-        found["halted"] = halted(found.pop("_group"))
+        there = processes(found.pop("_group"))
+        found["halted"] = sorted({process["name"] for process in there if process["stopped"]})
+        found["running"] = running(node, key, there)
     if node.mode != "seal" and "contents" not in node.want:
         return found  # sealed by an older Causeway
     files = [path for path in (found["fragment"], *found["dropins"]) if path and path.startswith(PACKAGED)]
@@ -51,17 +62,68 @@ def look_at_unit(node: Look, key: str, how: How) -> Found:
     return found
 
 
-def halted(group: str) -> list[str]:
-    """The processes of a unit that a signal or a frozen group keeps from running: it is still active."""
+def processes(group: str) -> list[dict[str, Any]]:
+    """What proc_pid_stat(5) tells of each process of a unit's control group, the oldest first."""
     base = "/sys/fs/cgroup" if os.path.exists("/sys/fs/cgroup/cgroup.procs") else "/sys/fs/cgroup/systemd"
-    found: dict[str, None] = {}
+    found = []
     for top, _, names in os.walk(base + group) if group else ():
         frozen = "cgroup.events" in names and "frozen 1" in text_of(top + "/cgroup.events", "")
-        for process in text_of(top + "/cgroup.procs", "").split():
-            name, _, rest = text_of(f"/proc/{process}/stat", "").rpartition(")")
-            if name and (frozen or rest.split()[0] in STOPPED):
-                found[name.partition("(")[2]] = None
-    return sorted(found)
+        for number in text_of(top + "/cgroup.procs", "").split():
+            name, _, rest = text_of(f"/proc/{number}/stat", "").rpartition(")")
+            fields = rest.split()
+            if name:
+                told = {"number": int(number), "name": name.partition("(")[2], "started": int(fields[19])}
+                stopped = frozen or fields[0] in STOPPED
+                found.append({**told, "stopped": stopped, "nice": fields[16], "policy": fields[38]})
+    return sorted(found, key=lambda process: (process["started"], process["number"]))
+
+
+def running(node: Look, unit: str, there: list[dict[str, Any]]) -> list[str]:
+    """With what priority, on which CPUs and within which limits a unit's first process runs.
+
+    With `AS_SET` where that is what systemd starts it with. A scan compares with what was sealed, and where
+    that differs asks systemd: an update may bring other settings.
+    """
+    sealed: list[str] = node.want.get("running") or []
+    if not there or (node.mode != "seal" and not sealed):
+        return sealed
+    try:
+        lines = lines_of_process(there[0])
+    except OSError:  # it has just ended
+        return sealed
+    if node.mode != "seal" and lines == [line for line in sealed if line != AS_SET]:
+        return sealed
+    if not is_set_so(unit, lines):
+        return lines
+    return [*lines, AS_SET] if node.mode == "seal" else sealed
+
+
+def lines_of_process(process: dict[str, Any]) -> list[str]:
+    """Its priority, scheduling policy, CPUs, and limits (soft and hard)."""
+    cpus = os.sched_getaffinity(process["number"])
+    said = "all" if cpus == os.sched_getaffinity(1) else ",".join(map(str, sorted(cpus)))
+    lines = [f"nice {process['nice']}", f"policy {process['policy']}", f"cpus {said}"]
+    for row in text_of(f"/proc/{process['number']}/limits").splitlines():
+        name = LIMITS.get(row[:25].strip())
+        if name:
+            lines.append(f"{name} {' '.join(row[25:].split()[:2])}")
+    return lines
+
+
+def is_set_so(unit: str, lines: list[str]) -> bool:
+    """Whether systemd starts a service so. A program may itself raise a soft limit up to the hard one."""
+    values = {line.split()[0]: line.split()[1:] for line in lines}
+    asked = [(unit, "Service", "Nice"), (unit, "Service", "CPUSchedulingPolicy")]
+    limits = [name for name in values if name.startswith("Limit")]
+    asked += [(unit, "Service", f"{name}{soft}") for name in limits for soft in ("Soft", "")]
+    nice, policy, *numbers = ask_systemd(asked)
+    if [[str(nice)], [str(policy)], ["all"]] != [values["nice"], values["policy"], values["cpus"]]:
+        return False
+    for name, soft, hard in zip(limits, numbers[::2], numbers[1::2]):
+        has = [UNLIMITED if text == "unlimited" else int(text) for text in values[name]]
+        if None in (soft, hard) or has[1] != hard or has[0] < soft:
+            return False
+    return True
 
 
 def content_of(node: Look, path: str, owner: str) -> str:
@@ -128,7 +190,7 @@ def all_units(units: list[str]) -> dict[str, Found]:
 FOLDERS = ("/etc/systemd/", "/run/systemd/")
 """Where somebody puts unit files that are no package's."""
 DEFINITIONS = tuple(f"{folder}system/" for folder in FOLDERS)
-MEANT = ("contents", "halted")
+MEANT = ("contents", "halted", "running")
 """Aspects that are said in other words."""
 REINSTALL = (
     *("apt-get", "install", "--reinstall", "--yes", "--quiet", "--no-install-recommends"),
@@ -170,7 +232,7 @@ def units(task: Task) -> Iterator[Claim]:
         reported["enabled"] = bool(task.args["enabled"])
     if task.args.get("masked") is not None:
         reported["masked"] = bool(task.args["masked"])
-    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins", "contents", "halted")
+    aspects = ("enabled", "load", "reload_needed", "fragment", "dropins", "contents", "halted", "running")
     unit = name if "." in str(name) else f"{name}.service"
     yield Claim("unit", unit, reported, {}, (("active", *aspects) if state else aspects))
 
@@ -201,9 +263,9 @@ class Unit(Kind):
 
     def allowed(self, entry: Entry) -> set[str]:
         """That systemd has read again what there is."""
-        return {
-            what for what, good in (("reload_needed", False), ("halted", [])) if entry.want.get(what) == good
-        }
+        good = {"reload_needed": False, "halted": []}
+        allowed = {what for what, value in good.items() if entry.want.get(what) == value}
+        return allowed | {"running"} if AS_SET in (entry.want.get("running") or ()) else allowed
 
     def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
         """Files that no task wrote count for nothing, also where a task changed the unit."""
@@ -232,6 +294,8 @@ class Unit(Kind):
             resumed = (f"let {difference.key} run on", "sh", "-c", RESUME, "resume", difference.key)
             found.run(*resumed, first=True)
             found.run(f"had {difference.key} restarted", "systemctl", "restart", difference.key)
+        elif difference.found.get("running"):
+            found.run(f"had {difference.key} restarted", "systemctl", "restart", difference.key)
         if ours or edited or difference.found.get("reload_needed"):
             found.restart.append(difference.key)
 
@@ -245,6 +309,10 @@ class Unit(Kind):
         said = [super().explain(expected, plain)] if plain else []
         if "halted" in found:
             said.append(f"is active, and stopped: {', '.join(found['halted'] or ()) or 'nothing any more'}")
+        if "running" in found:
+            sealed = set(expected.get("running") or ())
+            now = [line for line in found["running"] or () if line not in sealed]
+            said.append(f"runs with {', '.join(now) or 'what it is set to'}")
         if "contents" in found:
             sealed = set(expected.get("contents") or ())
             edited = [line.split()[0] for line in found["contents"] or () if line not in sealed]
@@ -313,6 +381,7 @@ KINDS = (
             "dropins": is_list,
             "contents": is_list,
             "halted": is_list,
+            "running": is_list,
         },
         modules=dict.fromkeys(
             (f"ansible.builtin.{x}" for x in ("systemd", "systemd_service", "service")), units

@@ -19,6 +19,7 @@ from infra.errors import CausewayError
 from infra.stack import contract_file
 from roles.base.drift.traffic import (
     EPHEMERAL,
+    FLAGS,
     OVERLAYS,
     RAILS_FILE,
     address_lines,
@@ -46,6 +47,10 @@ OF_MODULES = frozenset(
     ("sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0", "teql0")
 )
 """Links that a module of the kernel makes as it is loaded (net.core.fb_tunnels_only_for_init_net)."""
+NO_ARP = 0x80
+OF_A_LINK = {"arp": NO_ARP, "promisc": 0x100, "allmulticast": 0x200, "multicast": 0x1000}
+"""What a link was told, as `ip link set` has it → its flag (linux/if.h); not what a program asks for itself.
+The first one is set where the link does not ask for neighbours."""
 TOP = "/proc/sys"
 OF_AN_INTERFACE = (
     *(f"ipv4/conf/{{}}/{x}" for x in ("rp_filter", "secure_redirects", "send_redirects", "accept_local")),
@@ -123,6 +128,8 @@ def setting_lines(
     found = [f"{name} mtu {value(has[MTU])}" for name, has in nobodys_mtu(node, lasting, names).items()]
     for name, has in lasting.items():
         found.append(f"{name} txqueuelen {value(has[QUEUE_LENGTH]) if QUEUE_LENGTH in has else 0}")
+        flags = value(has[FLAGS]) ^ NO_ARP
+        found += [f"{name} {what} {('off', 'on')[flags & flag > 0]}" for what, flag in OF_A_LINK.items()]
         found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
     # What a bridge or a bond does follows from the links in it, which come and go.
     found += device_lines(name for name, has in lasting.items() if called(has) in ("", "veth"))

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from infra.drift.repair import Obstacles
 
 NETLINK, RAW, LINK_LIMIT_S = 16, 3, 5
-ROUTE, NETFILTER = 0, 12
+ROUTE, XFRM, NETFILTER = 0, 6, 12
 GET_LINK, GET_ADDRESS, GET_ROUTE, GET_NEIGHBOUR, GET_RULE = 18, 22, 26, 30, 34
-GET_QDISC, GET_FILTER, GET_CHAIN = 38, 46, 0x0A04
+GET_QDISC, GET_FILTER, GET_CHAIN, GET_POLICY = 38, 46, 0x0A04, 0x15
 REQUEST_DUMP, ERROR, DONE = 0x301, 2, 3
 INET, INET6 = 2, 10
 FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
@@ -33,6 +33,8 @@ BY_OTHERS = (1, 2, 9, 11, 12, 13, 14, 16, 18, 42, 96, *range(186, 199))
 """Protocols of routes that come and go by themselves (linux/rtnetlink.h): redirects, the kernel's own, router
 advertisements, routing daemons', DHCP's, keepalived's, and those that role tcp_tuning keeps."""
 CLONED = 0x200
+FLAGS = -1
+"""Where the look at links has the flags of one, which are no attribute."""
 OF_ROUTE = ": "
 METRICS = {
     **{2: "mtu", 3: "window", 4: "rtt", 5: "rttvar", 6: "ssthresh", 7: "cwnd", 8: "advmss", 9: "reordering"},
@@ -44,6 +46,8 @@ ROUTE_TYPES = {2: "local", 6: "blackhole", 7: "unreachable", 8: "prohibit", 9: "
 ACTIONS = {1: "lookup", 2: "goto", 6: "blackhole", 7: "unreachable", 8: "prohibit"}
 ROOT, INGRESS, OWN_HANDLES = 0xFFFFFFFF, 0xFFFFFFF1, 0x8000
 """Parents of queueing disciplines; from which number on the kernel gives them their handles itself."""
+DIRECTIONS, POLICY_BYTES = ("in", "out", "fwd"), 168
+"""Of IPsec's policies (linux/xfrm.h): those of single sockets are their programs'."""
 PERMANENT, LASTING, LEARNED = 0x80, 0x80, 0x10
 """State of a neighbour, flag of an address: given by somebody; flag of a neighbour of a routing daemon's."""
 SHARED_FILE, RAILS_FILE = "/etc/keepalived/keepalived.conf", "/etc/causeway/roce.json"
@@ -78,6 +82,7 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
             "addresses": of_known_interfaces(node, address_lines(lasting)),
             "neighbours": of_quiet_interfaces(node, neighbour_lines(lasting)),
             "programs": program_lines(node, lasting),
+            "policies": policy_lines(node, names),
         },
     )
 
@@ -308,11 +313,12 @@ def neighbour_lines(names: dict[int, str]) -> list[str]:
 
 
 def links_there(node: Look) -> list[dict[int, bytes]]:
-    """The attributes of each link, with its number as the first of them."""
+    """The attributes of each link, with its number as the first of them and its flags as the last."""
     found: list[dict[int, bytes]] = node.once(
         "links",
         lambda: [
-            {0: data[4:8], **attributes_of(data[16:])} for _, data in dumped(ROUTE, GET_LINK, bytes(16))
+            {0: data[4:8], **attributes_of(data[16:]), FLAGS: data[8:12]}
+            for _, data in dumped(ROUTE, GET_LINK, bytes(16))
         ],
     )
     return found
@@ -331,6 +337,46 @@ def program_lines(node: Look, names: dict[int, str]) -> list[str]:
     return found
 
 
+def policy_lines(node: Look, names: dict[int, str]) -> list[str]:
+    """IPsec's policies, as `ip xfrm policy` takes them, and what they do with packets.
+
+    None where there were some at the seal: a daemon sets them with its tunnels.
+    """
+    if node.want.get("policies"):
+        return []
+    try:
+        policies = dumped(XFRM, GET_POLICY, bytes(POLICY_BYTES))
+    except OSError:
+        return []  # a kernel without IPsec
+    return [line for _, data in policies if (line := policy_line(data, names))]
+
+
+def policy_line(data: bytes, names: dict[int, str]) -> str:
+    """One policy (struct xfrm_userpolicy_info); empty for a socket's."""
+    family, index, direction = value(data, 40, 2), value(data, 48), data[160]
+    if direction >= len(DIRECTIONS) or family not in (INET, INET6):
+        return ""
+    size = 4 if family == INET else 16
+    words = ["src", prefix(family, data[16 : 16 + size], data[43])]
+    words += ["dst", prefix(family, data[:size], data[42])]
+    words += ["dev", names.get(index, str(index))] if index else []
+    words += ["proto", str(data[44])] if data[44] else []
+    for name, at in (("sport", 36), ("dport", 32)):
+        words += [name, str(int.from_bytes(data[at : at + 2], "big"))] if any(data[at + 2 : at + 4]) else []
+    words += ["dir", DIRECTIONS[direction]]
+    has = attributes_of(data[POLICY_BYTES:])
+    words += ["mark", f"{value(has[21]):#x}", "mask", f"{value(has[21], 4):#x}"] if 21 in has else []
+    words += ["if_id", f"{value(has[31]):#x}"] if 31 in has else []
+    return f"{' '.join(words)}{OF_ROUTE}{'block' if data[161] else 'allow'} priority {value(data, 152)}"
+
+
+def prefix(family: int, data: bytes, bits: int) -> str:
+    """An address with its length, always."""
+    from _socket import inet_ntop
+
+    return f"{inet_ntop(family, data)}/{bits}"
+
+
 def number_pair(handle: int) -> str:
     """A handle, as `tc` prints it."""
     return f"{handle >> 16:x}:{handle & 0xFFFF or '':x}" if handle & 0xFFFF else f"{handle >> 16:x}:"
@@ -338,9 +384,30 @@ def number_pair(handle: int) -> str:
 
 # On the controller
 
+OBJECTS = {"rules": "rule", "routes": "route", "addresses": "address", "neighbours": "neighbour"}
+"""Of `ip`."""
 KEEPER = "causeway-wan-gateway.service"
 CLASSES = (" root handle 1: htb ", " parent 1:10 ", " parent 1:20 ", " parent 1:30 ", " parent 1:40 ")
 """What the keeper of the traffic classes sets on the links of a gateway."""
+
+
+def taking_away(aspect: str, line: str) -> list[str]:
+    """The command for what a line of an aspect names."""
+    words = line.split()
+    if aspect == "programs" and words[0] == "xdp":
+        return ["ip", "link", "set", "dev", words[-1], "xdp", "off"]
+    if aspect == "programs":
+        return [words[0], "--table", words[-1], "--flush"]
+    if aspect == "policies":
+        return ["ip", "xfrm", "policy", "delete", *line.partition(OF_ROUTE)[0].split()]
+    if aspect == "chains":
+        return ["nft", "delete", "table", *words[:2]]
+    if aspect == "queues":
+        return ["tc", words[0], "del", *words[1:]]
+    if words[0] == "-6":
+        return ["ip", "-6", OBJECTS[aspect], "del", *words[1:]]
+    family = ["-6"] * (aspect == "routes" and ":" in "".join(words[:2]))
+    return ["ip", *family, OBJECTS[aspect], "del", *words]
 
 
 class Traffic(Known):
@@ -362,29 +429,10 @@ class Traffic(Known):
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """The command that takes one away."""
-        words = line.split()
-        argv = ["ip", aspect[:-1], "del"]
         if aspect == "metrics":
             self._set_back(found, line, manifest)
-            return
-        if words[0] == "-6":
-            argv, words = ["ip", "-6", "rule", "del"], words[1:]
-        elif aspect == "routes" and ":" in "".join(words[:2]):
-            argv = ["ip", "-6", "route", "del"]
-        elif aspect == "programs":
-            argv = ["ip", "link", "set", "dev", words[-1], "xdp", "off"]
-            if words[0] != "xdp":
-                argv = [words[0], "--table", words[-1], "--flush"]
-            words = []
-        elif aspect == "addresses":
-            argv = ["ip", "address", "del"]
-        elif aspect == "neighbours":
-            argv = ["ip", "neighbour", "del"]
-        elif aspect == "chains":
-            argv, words = ["nft", "delete", "table"], words[:2]
-        elif aspect == "queues":
-            argv, words = ["tc", words[0], "del"], words[1:]
-        found.undo(f"{self.said[aspect]} {line}", *argv, *words)
+        else:
+            found.undo(f"{self.said[aspect]} {line}", *taking_away(aspect, line))
 
     def _set_back(self, found: Obstacles, line: str, manifest: Manifest) -> None:
         """Note the command that gives a route the metrics that were sealed, or none."""
@@ -398,7 +446,8 @@ class Traffic(Known):
 
 
 ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(
-    ("rules", "routes", "metrics", "chains", "queues", "addresses", "neighbours", "programs"), is_list
+    ("rules", "routes", "metrics", "chains", "queues", "addresses", "neighbours", "programs", "policies"),
+    is_list,
 )
 KINDS = (
     Traffic(
@@ -416,6 +465,7 @@ KINDS = (
             "addresses": "address",
             "neighbours": "neighbour",
             "programs": "taker of packets",
+            "policies": "IPsec policy",
         },
         stands_alone=True,
     ),
