@@ -2,8 +2,9 @@
 
 Usage: ./run exec python tests/bench/bench_rollout.py [--gpu-nodes N] [--declaration FILE]
     [--change CHANGE]… [--json FILE]
-The default stack (or another, with N GPU nodes in its first region) is stood up in a checkout of its own.
-Each change is rolled out twice: with `whole_roles: true`, then, once it was taken back, without it.
+The default stack (or another, with N GPU nodes in its first region) is stood up in a checkout of its own,
+its first WAN link as a VPN, whose key can be rotated. Each change is rolled out twice: with
+`whole_roles: true`, then, once it was taken back, without it.
 """
 
 import argparse
@@ -11,7 +12,7 @@ import json
 import re
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ def declared(checkout: Checkout, file: Path, gpu_nodes: int | None) -> Cluster:
         region["cidr"] = checkout.cidr(number)
     if gpu_nodes is not None:
         _gpu_pool(cluster)["count"] = gpu_nodes
+    cluster["wan_links"][0]["kind"] = "vpn"
     return cluster
 
 
@@ -40,10 +42,17 @@ def _gpu_pool(cluster: Cluster) -> dict[str, Any]:
     return next(pool for pool in cluster["regions"][0]["pools"] if pool["role"] == "gpu")
 
 
-def measured_up(checkout: Checkout) -> dict[str, float]:
-    """The figures of one `up`, and how many tasks ran on how many hosts in it."""
+def measured_up(checkout: Checkout, replaced: Sequence[str] = ()) -> dict[str, float]:
+    """The figures of one `up`, and how many tasks ran on how many hosts in it.
+
+    REPLACED: URNs of what is made anew in it.
+    """
     began, cpu_s = time.time(), _children_cpu_s()
-    checkout.up()
+    if replaced:
+        words = (word for urn in replaced for word in ("--replace", urn))
+        checkout.run("exec", "pulumi", "up", "--yes", "--skip-preview", "--stack", checkout.stack, *words)
+    else:
+        checkout.up()
     figures = {"up_s": time.time() - began, "controller_cpu_s": _children_cpu_s() - cpu_s}
     recaps = "".join(log.partition("PLAY RECAP")[2] for log in checkout.logs(began))
     figures["hosts"] = len(re.findall(r"\bok=\d+", recaps))
@@ -57,23 +66,32 @@ def _children_cpu_s() -> float:
 
 
 @contextmanager
-def commented(role: str, checkout: Checkout) -> Iterator[None]:
+def commented(role: str, checkout: Checkout) -> Iterator[tuple[str, ...]]:
     """A role whose tasks have a comment more."""
     file = checkout.folder / "roles" / role / "tasks" / "main.yml"
     text = file.read_text()
     file.write_text(text + "# why\n")
-    yield
+    yield ()
     file.write_text(text)
 
 
 @contextmanager
-def changed(change: Callable[[Cluster], Any], checkout: Checkout, cluster: Cluster) -> Iterator[None]:
+def changed(
+    change: Callable[[Cluster], Any], checkout: Checkout, cluster: Cluster
+) -> Iterator[tuple[str, ...]]:
     """A declaration with one change."""
     other = json.loads(json.dumps(cluster))
     change(other)
     checkout.declare(other)
-    yield
+    yield ()
     checkout.declare(cluster)
+
+
+@contextmanager
+def rotated(checkout: Checkout, _cluster: Cluster) -> Iterator[tuple[str, ...]]:
+    """The URNs of a tunnel's keys."""
+    words = ("exec", "pulumi", "stack", "--show-urns", "--stack", checkout.stack)
+    yield tuple(re.findall(r"urn:\S+wan:Link\$\S+:Secret::\S+", checkout.run(*words)))
 
 
 def zone(cluster: Cluster) -> None:
@@ -91,12 +109,13 @@ def node(cluster: Cluster) -> None:
     _gpu_pool(cluster)["count"] += 1
 
 
-CHANGES: dict[str, Callable[[Checkout, Cluster], AbstractContextManager[None]]] = {
+CHANGES: dict[str, Callable[[Checkout, Cluster], AbstractContextManager[Sequence[str]]]] = {
     "a comment in base": lambda checkout, _cluster: commented("base", checkout),
     "a comment in consul": lambda checkout, _cluster: commented("consul", checkout),
     "one region's time zone": partial(changed, zone),
     "a link's rate": partial(changed, rate),
     "a node more": partial(changed, node),
+    "a tunnel's key": rotated,
 }
 
 
@@ -121,8 +140,8 @@ def main() -> None:
             figures[what] = {}
             for way in WAYS:
                 whole.write_text(f"whole_roles: {str(way == WAYS[0]).lower()}\n")
-                with CHANGES[what](checkout, cluster):
-                    figures[what][way] = measured_up(checkout)
+                with CHANGES[what](checkout, cluster) as replaced:
+                    figures[what][way] = measured_up(checkout, replaced)
                 checkout.up()
             report(figures)
     if arguments.json:
