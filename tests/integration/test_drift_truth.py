@@ -320,7 +320,7 @@ DRIFTS = {
         ("timekeeping", "chrony.service", "chronyc add server 192.0.2.8 && chronyc offline 192.0.2.8"),
         ("group", "truth", "gpasswd --add daemon truth"),
         ("unit", "ssh.service", "systemctl mask -q --runtime {}"),
-        ("unit", "chrony.service", "prlimit --pid $(systemctl show -P MainPID {}) --nofile=128:256"),
+        ("unit", "truth.service", "prlimit --pid $(systemctl show -P MainPID {}) --nofile=128:256"),
         ("effective", "sysctl's files", "mkdir -p /run/sysctl.d && echo 'a.b = 1' > /run/sysctl.d/0.conf"),
     ),
     (C, "names"): (("stub", "causeway-dns.service", "kill -STOP $(systemctl show -P MainPID {})"),),
@@ -364,7 +364,7 @@ PARTS = {
     (C, "unit", "causeway-wan-routes.service"): {"halted"},
     (B, "unit", "causeway-dns.service"): {"running"},
     (B, "unit", "causeway-wan-routes.service"): {"running"},
-    (C, "unit", "chrony.service"): {"running"},
+    (C, "unit", "truth.service"): {"running"},
 }
 """What of one thing differs, where a line above changes several parts of it."""
 ADDED = (
