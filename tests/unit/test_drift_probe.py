@@ -371,6 +371,7 @@ def test_keys_are_shown_by_the_fingerprint_that_ssh_keygen_prints(tmp_path: Path
         (b"\1s\0\0\2\0\0\0ok\0", "ok"),
         (b"\1b\0\0\1\0\0\0", True),
         (b"\1t\0\0\0\0\0\0\2\1\0\0\0\0\0\0", 258),
+        (b"\1i\0\0\xfb\xff\xff\xff", -5),
         (b"\2as\0\x0d\0\0\0\2\0\0\0/a\0\0\1\0\0\0b\0", ["/a", "b"]),
         (b"\2as\0\0\0\0\0", []),
     ],
