@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from infra.drift.assembly import PYTHON, script
 from infra.drift.kinds.slow import ANSWERS
 from infra.errors import CausewayError, sentence, why
 from infra.ground import ssh, sudo
-from infra.ground.contract import Contract, JumpContract, RegionContract, load_contract
+from infra.ground.contract import Contract, RegionContract, load_contract
+from infra.ground.hop import PROHIBITED, Hop, hops_to
 from infra.stack import contract_file
 
 CONNECT_TIMEOUT_S = 10
@@ -57,8 +59,7 @@ class Trips:
 
     def __init__(self, contract: Contract, declared: str | None = None) -> None:
         self.contract, self.declared = contract, declared
-        self.tunnels: dict[tuple[str, int], asyncssh.SSHClientConnection] = {}
-        self.opening: dict[tuple[str, int], asyncio.Lock] = {}
+        self.tunnels: dict[tuple[str, int], _Tunnel] = {}
 
     @cached_property
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
@@ -91,6 +92,8 @@ class Trips:
             with suppress(TimeoutError):
                 return await self._connect(host)
             return await self._connect(host)
+        except _LostError as lost:
+            raise TripError(_in_words(hops_to(self.contract, host), lost), reached=False) from None
         except asyncssh.HostKeyNotVerifiable as error:
             raise TripError(f"its host key is not the known one ({error})", reached=False) from None
         except asyncssh.PermissionDenied:
@@ -99,7 +102,9 @@ class Trips:
             refused = f"it does not let {region.ssh_user} in with {key}"
             raise TripError(f"{refused}; {out}" if out else refused, False) from None
         except TimeoutError:
-            raise TripError(f"no answer within {CONNECT_TIMEOUT_S} s, twice", reached=False) from None
+            limit, way = f"{CONNECT_TIMEOUT_S} s, twice", hops_to(self.contract, host)
+            said = way[-1].silent(limit) if way else f"no answer within {limit}"
+            raise TripError(said, reached=False) from None
         except OSError as error:
             said = os.strerror(error.errno) if error.errno else str(error)
             raise TripError(f"{said}{self._authority_alone(host, error)}", reached=False) from None
@@ -121,24 +126,43 @@ class Trips:
         node = self.contract.hosts[host]
         name = self.contract.region_of(host)
         region = self.contract.regions[name]
-        through = await self._tunnel(name, len(region.ssh_jump))
+        jumps = len(region.ssh_jump)
+        through = await self._tunnel(name, jumps)
         login = self._login(str(node.address), node.ssh_port, region.ssh_user, region, through)
-        return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
+        try:
+            return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
+        except asyncssh.ChannelOpenError as error:
+            raise _LostError(jumps, error) from None
 
     async def _tunnel(self, name: str, jumps: int) -> asyncssh.SSHClientConnection | None:
-        """The one connection to a region's jump host number `jumps` that all trips share; None for 0."""
+        """The one connection to a region's jump host number `jumps` that all trips share; None for 0.
+
+        _LostError where it cannot be had: for all who waited as well, or each would wait as long again.
+        """
         if not jumps:
             return None
-        lock = self.opening.setdefault((name, jumps), asyncio.Lock())
-        async with lock:
-            known = self.tunnels.get((name, jumps))
-            if known is None or known.is_closed():
-                region = self.contract.regions[name]
-                jump = region.ssh_jump[jumps - 1]
-                through = await self._tunnel(name, jumps - 1)
-                login = self._login(jump.address, jump.ssh_port, jump.ssh_user, region, through)
-                self.tunnels[name, jumps] = known = await _at_the_jump_host(jump, region, login)
-        return known
+        tunnel = self.tunnels.setdefault((name, jumps), _Tunnel())
+        before = tunnel.lost
+        async with tunnel.lock:
+            if tunnel.lost and tunnel.lost is not before:
+                raise tunnel.lost
+            if tunnel.connection is None or tunnel.connection.is_closed():
+                try:
+                    tunnel.connection, tunnel.lost = await self._to_jump_host(name, jumps), None
+                except _LostError as lost:
+                    tunnel.lost = lost
+                    raise
+        return tunnel.connection
+
+    async def _to_jump_host(self, name: str, jumps: int) -> asyncssh.SSHClientConnection:
+        region = self.contract.regions[name]
+        jump = region.ssh_jump[jumps - 1]
+        through = await self._tunnel(name, jumps - 1)
+        login = self._login(jump.address, jump.ssh_port, jump.ssh_user, region, through)
+        try:
+            return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
+        except (OSError, asyncssh.Error) as error:
+            raise _LostError(jumps - 1, error) from None
 
     async def _login(
         self,
@@ -227,24 +251,42 @@ class Trips:
             raise TripError(nonsense, reached=True) from None
 
 
-async def _at_the_jump_host(
-    jump: JumpContract, region: RegionContract, login: Awaitable[asyncssh.SSHClientConnection]
-) -> asyncssh.SSHClientConnection:
-    """The same, with a jump host's refusal told from a machine's. TripError."""
-    where = f"jump host {jump.address}"
-    try:
-        return await asyncio.wait_for(login, CONNECT_TIMEOUT_S)
-    except asyncssh.HostKeyNotVerifiable as error:
-        raise TripError(f"{where}: its host key is not the known one ({error})", False) from None
-    except asyncssh.PermissionDenied:
-        out = ssh.to_hand_out(jump.ssh_user, region.ssh_private_key_file)
-        raise TripError(
-            f"{where} does not let {jump.ssh_user} in{f'; {out}' if out else ''}", False
-        ) from None
-    except TimeoutError:
-        raise TripError(f"{where}: no answer within {CONNECT_TIMEOUT_S} s", reached=False) from None
-    except (OSError, asyncssh.Error) as error:
-        raise TripError(f"{where}: {error}", reached=False) from None
+class _LostError(Exception):
+    """The way ended: at the `passed`th jump host, which did not open a connection, or behind that one."""
+
+    def __init__(self, passed: int, cause: Exception) -> None:
+        super().__init__(passed, cause)
+        self.passed, self.cause = passed, cause
+
+
+@dataclass
+class _Tunnel:
+    """The connection to one jump host, and what became of the last attempt to have it."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: asyncssh.SSHClientConnection | None = None
+    lost: _LostError | None = None
+
+
+def _in_words(way: Sequence[Hop], lost: _LostError) -> str:
+    """Which jump host it was, from what asyncssh says: one that leads on to nothing, or the next one."""
+    error = lost.cause
+    if isinstance(error, asyncssh.ChannelOpenError):
+        prohibited = error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED
+        return way[lost.passed - 1].not_on(
+            f"{PROHIBITED if prohibited else 'connect failed'}: {error.reason}"
+        )
+    if isinstance(error, TimeoutError) and lost.passed:
+        return way[lost.passed - 1].silent(f"{CONNECT_TIMEOUT_S} s")
+    hop = way[lost.passed]
+    if isinstance(error, asyncssh.HostKeyNotVerifiable):
+        return hop.other_key()
+    if isinstance(error, asyncssh.PermissionDenied):
+        return hop.denied()
+    if isinstance(error, TimeoutError):
+        return hop.unreached(f"no answer within {CONNECT_TIMEOUT_S} s")
+    number = error.errno if isinstance(error, OSError) else None
+    return hop.unreached(os.strerror(number) if number else str(error))
 
 
 async def failure_of(trip: Awaitable[None], limit_s: float) -> TripError | None:

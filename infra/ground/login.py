@@ -5,11 +5,13 @@ agent, authority) is the only way there has to be, and no service needs to be re
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from infra.errors import CausewayError, sentence
 from infra.ground import ssh
-from infra.ground.contract import Contract, JumpContract
+from infra.ground.contract import Contract
+from infra.ground.hop import Hop, hops_to
 from infra.ground.sudo import Become
 from infra.process import EndedError, run
 
@@ -20,6 +22,7 @@ HOP_LIMIT_S = 2 * ssh.CONNECT_TIMEOUT_S
 BANNER = "SSH-"
 """What every SSH server says first (RFC 4253, section 4.2)."""
 DENIED = "Permission denied"
+OTHER_KEY = "Host key verification failed"
 NOT_ON = "open failed: "
 """OpenSSH's word for a channel to the next host that a server did not open; the reason follows."""
 
@@ -41,10 +44,7 @@ def on(contract: Contract, host: str, command: str, *, stdin: str = "", timeout_
     except CausewayError as error:
         if isinstance(error, EndedError) and error.status != SSHS_OWN:
             raise
-        region, node = contract.region_of(host), contract.hosts[host]
-        jumps = contract.regions[region].ssh_jump
-        config = ssh.ssh_config_file(contract.stack)
-        if lost := lost_at(config, region, jumps, (host, str(node.address), node.ssh_port)):
+        if lost := hop_at_fault(contract, host):
             raise CausewayError(lost) from None
         raise
 
@@ -64,37 +64,46 @@ def as_root(contract: Contract, host: str, command: str, *, stdin: str = "", tim
         raise CausewayError(becoming.refusal(error.message) or error.message, error.hint) from None
 
 
-def lost_at(config: Path, region: str, jumps: Sequence[JumpContract], machine: tuple[str, str, int]) -> str:
-    """The first jump host that does not lead on, and why; empty where each one does.
+def hop_at_fault(contract: Contract, host: str) -> str:
+    """What is said of the jump host that does not lead on to a host; empty where each one does."""
+    return lost_at(ssh.ssh_config_file(contract.stack), contract.region_of(host), hops_to(contract, host))
 
-    `config` has their blocks (`Way.blocks`) by the name `region`; `machine`: its name, address and port. Each
-    is asked to connect to the next only: where a command or a terminal is refused, that is still allowed.
+
+def lost_at(config: Path, region: str, way: Sequence[Hop]) -> str:
+    """What is said of the first jump host that does not lead on; empty where each one does.
+
+    `config` has their blocks (`Way.blocks`) by the name `region`. Each is asked to connect to the next only:
+    where a command or a terminal is refused, that is still allowed.
     """
-    if not jumps:
-        return ""
-    stops = [(f"jump host {jump.address}", jump.address, jump.ssh_port) for jump in jumps[1:]]
-    for number, (jump, onward) in enumerate(zip(jumps, [*stops, machine], strict=True)):
-        if why := _not_on(config, ssh.jump_name(region, number), jump, onward):
-            return sentence(f"jump host {jump.address}, on the way to {machine[0]}, {why}")
-    return ""
+    names = [ssh.jump_name(region, number) for number in range(len(way))]
+    found = next(filter(None, (_fault_of(config, *step) for step in zip(names, way, strict=True))), "")
+    for name in names:
+        _share_no_more(config, name)
+    return sentence(found)
 
 
-def _not_on(config: Path, name: str, jump: JumpContract, onward: tuple[str, str, int]) -> str:
-    called, address, port = onward
-    where = called if address in called else f"{called} ({address})"
+def _share_no_more(config: Path, name: str) -> None:
+    """Have the next command connect anew: a connection may only do what was allowed when it was opened."""
+    with suppress(CausewayError):  # where none is shared
+        run(["ssh", "-F", str(config), "-O", "stop", name], timeout_s=HOP_LIMIT_S)
+
+
+def _fault_of(config: Path, name: str, hop: Hop) -> str:
     # A connection that commands share may be an old one, to a host that would let nobody in any more.
     options = ("-o", "ControlPath=none", "-o", "LogLevel=INFO")  # at which it says why a channel is not open
-    words = ["ssh", "-F", str(config), *options, "-W", f"[{address}]:{port}", name]
+    words = ["ssh", "-F", str(config), *options, "-W", f"[{hop.onward.address}]:{hop.onward.port}", name]
     try:
-        if run(words, timeout_s=HOP_LIMIT_S).startswith(BANNER):
-            return ""
+        return "" if run(words, timeout_s=HOP_LIMIT_S).startswith(BANNER) else hop.no_server()
     except EndedError as error:
-        lines = error.said.strip().splitlines() or ["it said nothing"]
-        if DENIED in lines[-1]:
-            return f"does not let {jump.ssh_user} in: {lines[-1]}"
-        if not_open := [line for line in lines if NOT_ON in line]:
-            return f"does not reach {where}, port {port}: {not_open[0].split(NOT_ON, 1)[1]}"
-        return f"is not reached: {lines[-1]}"
+        return _in_words(hop, error.said.strip().splitlines() or ["it said nothing"])
     except CausewayError:
-        return f"does not lead on to {where} within {HOP_LIMIT_S} s"
-    return f"reaches no SSH server at {where}, port {port}"
+        return hop.silent(f"{HOP_LIMIT_S} s")
+
+
+def _in_words(hop: Hop, said: Sequence[str]) -> str:
+    """What OpenSSH's lines say of a jump host."""
+    if not_open := [line for line in said if NOT_ON in line]:
+        return hop.not_on(not_open[0].split(NOT_ON, 1)[1])
+    if DENIED in said[-1]:
+        return hop.denied()
+    return hop.other_key() if OTHER_KEY in said[-1] else hop.unreached(said[-1])

@@ -17,13 +17,17 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 from infra import ROOT
 from infra.errors import CausewayError, ExitCode
 from infra.files import write_file
+from infra.ground.contract import load_contract
+from infra.ground.login import hop_at_fault
 from infra.ground.ssh import CONNECT_TIMEOUT_S, config_text
 from infra.ground.sudo import get_ready
+from infra.stack import contract_file
 from infra.verify.expectations import Expectation, Expectations, parse
 from infra.verify.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
@@ -158,6 +162,7 @@ class Checking:
         self._ssh_config = Path(self._folder.name) / "ssh_config"
         self._processes: list[CheckProcess] = []
         self._connecting = ThreadPoolExecutor(CONNECTIONS_AT_ONCE)
+        self._contract = cache(lambda stack: load_contract(contract_file(stack)))
         self._problems: dict[str, Future[str | None]] = {}
         """Host → why it does not answer, or None, once that is known."""
 
@@ -172,9 +177,7 @@ class Checking:
         (folder / "expectations.json").write_text(self.expectations.dump())
         parts = _parts([host for host in hosts if host.features])
         self._processes = [CheckProcess(hosts, folder, number) for number, hosts in enumerate(parts)]
-        self._problems = {
-            host.host: self._connecting.submit(_connect, host, self._ssh_config) for host in hosts
-        }
+        self._problems = {host.host: self._connecting.submit(self._problem, host) for host in hosts}
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -193,6 +196,14 @@ class Checking:
                 with suppress(subprocess.TimeoutExpired):  # it ends by itself after ControlPersist
                     _ssh(self._ssh_config, "-O", "exit", host.host)
         self._folder.cleanup()
+
+    def _problem(self, host: Expectation) -> str | None:
+        """Why a host does not answer, or None: of one behind jump hosts, which of them does not lead on."""
+        problem = _connect(host, self._ssh_config)
+        if problem and host.stack and "ProxyCommand" in host.ssh_options:
+            with suppress(CausewayError):  # an inventory of somebody's own may have no contract
+                return hop_at_fault(self._contract(host.stack), host.host) or problem
+        return problem
 
     def look(
         self, hosts: Collection[str] | None = None, on_progress: Progress = lambda _: None

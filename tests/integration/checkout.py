@@ -177,6 +177,12 @@ class Checkout:
         patient = f"-oConnectTimeout={ANSWER_S}"
         return said("ssh", "-F", str(self.files / "ssh" / "config"), patient, node, *argv)
 
+    def hang_up(self, *hosts: str) -> None:
+        """End the connections that commands share, if there are any: the next command opens its own."""
+        config = str(self.files / "ssh" / "config")
+        for host in hosts:
+            subprocess.run(["ssh", "-F", config, "-O", "exit", host], capture_output=True, timeout=ANSWER_S)
+
     def configured(self) -> list[set[str]]:
         """The hosts that every run of the roles so far went over, in order; no host for a killed run."""
         recaps = [log.partition("PLAY RECAP")[2] for log in self.logs()]

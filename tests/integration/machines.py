@@ -27,6 +27,23 @@ class Machines:
         """What a command printed on a machine."""
         return said(*within(self.container(name), *argv))
 
+    def sshd(self, name: str, text: str, file: str = "00-getting-in") -> None:
+        """Have a machine's sshd say this, or nothing of its own any more."""
+        script = (
+            f"printf '%s\\n' \"$1\" >/etc/ssh/sshd_config.d/{file}.conf && sshd -t && systemctl reload ssh"
+        )
+        self.on(name, "sh", "-ec", script, "sshd", text)
+
+    @contextmanager
+    def no_forwarding(self, name: str) -> Iterator[None]:
+        """While it lasts, a machine lets everybody in and leads nobody on."""
+        self.sshd(name, "AllowTcpForwarding no", "00-forwarding")
+        try:
+            yield
+        finally:
+            script = "rm /etc/ssh/sshd_config.d/00-forwarding.conf && systemctl reload ssh"
+            self.on(name, "sh", "-ec", script)
+
     def pool(self, role: str, *machines: str, **host_keys: str) -> dict[str, Any]:
         """A pool of machines; a machine by its name (`_` for `-`) may be declared with another host key."""
         hosts = [

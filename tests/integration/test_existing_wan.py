@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from infra.ground.ssh import jump_name
 from infra.providers.local import names, wan
 from tests.integration.checkout import Checkout, cut
 from tests.integration.machines import Machines, standing
@@ -34,12 +35,29 @@ REPLICATION_SHARE = 0.6
 RTT_MS = {LINE: 40, INTERNET: 60}
 FAILOVER_S = 5.0
 SOURCE, TARGET = "tokyo-0", "shanghai-0"
+JUMP = "shanghai-1"
+RESOLVER = "stat --format '%n %i %Y' /etc/resolv.conf && sha256sum /etc/resolv.conf"
+ASK_DNS = """
+import socket, struct, sys
+name = b"".join(bytes([len(part)]) + part.encode() for part in sys.argv[1].split(".")) + bytes(1)
+question = struct.pack("!6H", 1, 256, 1, 0, 0, 0) + name + struct.pack("!2H", 1, 1)
+asking = socket.socket(type=socket.SOCK_DGRAM)
+asking.settimeout(10)
+asking.sendto(question, ("127.0.0.1", 8600))
+records = asking.recv(4096)[len(question):]
+print(*(socket.inet_ntoa(records[end - 4 : end]) for end in range(16, len(records) + 1, 16)))
+"""
+"""The addresses of a name, asked of the node's own agent."""
 
 
 @pytest.fixture(scope="module")
 def machines(checkout: Checkout) -> Iterator[Machines]:
-    """Tokyo: one for control, two gateways. Shanghai: one for control, one gateway."""
+    """Tokyo: one for control, two gateways. Shanghai: one for control, one gateway.
+
+    Shanghai's one for control lets nobody in but by the gateway.
+    """
     with standing(checkout, {"tokyo": 3, "shanghai": 2}) as made:
+        made.sshd(TARGET, f"AllowUsers root@{made.states[JUMP].address}")
         for link, gateway in ((LINE, "tokyo-2"), (INTERNET, "tokyo-1")):
             wan.ensure(line(made, link, gateway))
         yield made
@@ -72,13 +90,26 @@ def shared(checkout: Checkout) -> str:
 
 
 @pytest.fixture(scope="module")
+def resolver(machines: Machines) -> str:
+    """Shanghai's resolv.conf before anything of ours was there."""
+    return machines.on(TARGET, "sh", "-ec", RESOLVER)
+
+
+@pytest.fixture(scope="module")
 def declared(checkout: Checkout, machines: Machines, shared: str) -> dict[str, Any]:
     """The declaration."""
     tokyo = machines.pool("control", "tokyo-0"), machines.pool("gateway", "tokyo-1", "tokyo-2")
     shanghai = machines.pool("control", "shanghai-0"), machines.pool("gateway", "shanghai-1")
+    jump = machines.states[JUMP]
     regions = [
         machines.region("tokyo", checkout.cidr(0), *tokyo, gateway_address=shared),
-        machines.region("shanghai", checkout.cidr(1), *shanghai),
+        machines.region(
+            "shanghai",
+            checkout.cidr(1),
+            *shanghai,
+            ssh_jump=[{"address": str(jump.address), "host_key": jump.host_key}],
+            adopt={"resolver": "keep"},
+        ),
     ]
     joined = {"a": "tokyo", "b": "shanghai", "bandwidth_mbps": RATE_MBPS}
     ends = {name: {"a_end": {"address": a}, "b_end": {"address": b}} for name, (a, b) in ENDS.items()}
@@ -94,8 +125,9 @@ def declared(checkout: Checkout, machines: Machines, shared: str) -> dict[str, A
 
 
 @pytest.fixture(scope="module")
-def stands(checkout: Checkout, declared: dict[str, Any]) -> str:
+def stands(checkout: Checkout, declared: dict[str, Any], resolver: str) -> str:
     """What `up` printed."""
+    assert resolver
     checkout.declare(declared)
     return checkout.run("up", checkout.stack)
 
@@ -124,6 +156,20 @@ def test_the_links_carry_what_is_declared_and_all_is_proven(checkout: Checkout, 
 
 
 @pytest.mark.usefixtures("stands")
+def test_a_jump_host_that_leads_nobody_on_is_named_where_links_are_measured(
+    checkout: Checkout, machines: Machines
+) -> None:
+    target = "shanghai-control-0"
+    checkout.hang_up(target, jump_name("shanghai", 0))
+    with machines.no_forwarding(JUMP):
+        found = checkout.measured(expect=1)
+    named = f"jump host {machines.states[JUMP].address}, on the way to {target}, does not reach {target} "
+    assert found["lacking"].startswith(named)
+    assert checkout.ssh(target, "hostname") == target, "as soon as it does again"
+    assert found["rtt_ms"] >= RTT_MS[LINE], "which the other region's node has told"
+
+
+@pytest.mark.usefixtures("stands")
 def test_the_gateways_share_the_declared_address(checkout: Checkout, shared: str) -> None:
     holders = [
         node
@@ -142,6 +188,20 @@ def test_services_of_the_other_region_are_found(checkout: Checkout) -> None:
     found = checkout.ssh("tokyo-control-0", "getent ahostsv4 ssh.service.shanghai.consul")
     there = {checkout.address(node) for node in ("shanghai-control-0", "shanghai-gateway-0")}
     assert {text.split()[0] for text in found.splitlines()} == there
+
+
+@pytest.mark.usefixtures("stands")
+def test_a_resolver_that_is_kept_is_as_it_was_and_the_agent_answers_itself(
+    checkout: Checkout, machines: Machines, resolver: str
+) -> None:
+    assert machines.on(TARGET, "sh", "-ec", RESOLVER) == resolver
+    found = machines.on(TARGET, "python3", "-c", ASK_DNS, "ssh.service.tokyo.consul").split()
+    nodes = ("tokyo-control-0", "tokyo-gateway-0", "tokyo-gateway-1")
+    there = {checkout.address(node) for node in nodes}
+    assert found
+    assert there.issuperset(found)
+    for node in nodes:
+        assert machines.on(TARGET, "getent", "hosts", node).split()[0] == checkout.address(node)
 
 
 @pytest.mark.usefixtures("stands")
@@ -284,7 +344,8 @@ def test_what_is_in_the_way_stops_that_machine_before_anything_is_changed(
 
 
 @pytest.mark.usefixtures("stands")
-def test_down_leaves_machines_and_lines_alone(checkout: Checkout, machines: Machines) -> None:
+def test_down_leaves_machines_and_lines_alone(checkout: Checkout, machines: Machines, resolver: str) -> None:
     checkout.run("down", checkout.stack)
     assert wan.inspect(line(machines, LINE, "tokyo-2")).up
     assert machines.on(SOURCE, "hostname") == "tokyo-control-0"
+    assert machines.on(TARGET, "sh", "-ec", RESOLVER) == resolver, "through all that was done"

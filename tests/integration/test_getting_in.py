@@ -4,26 +4,30 @@ Three machines: a jump host, one behind it that lets nobody else in, and one tha
 What is tried is what a user does: `causeway doctor`, `up`, `causeway drift`, a playbook, and plain ssh.
 """
 
+import json
 import os
 import pty
 import signal
 import subprocess
 import termios
+import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from infra.ground.ssh import jump_name
 from tests.integration.checkout import Checkout, said
 from tests.integration.machines import Machines, standing
 from tests.patience import wait_for
 
 PROVES = ("existing",)
+TOOLS = ("victoria-logs",)
 
 JUMP, BEHIND, SIGNED = (f"machine-{number}" for number in range(3))
 OTHER_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIG1pbmltYWwta2V5LWZvci10aGUtdGVzdC1vbmx5LTEy"
-DROP_IN = "/etc/ssh/sshd_config.d/00-getting-in.conf"
 PASSPHRASE = "a passphrase of the test"  # noqa: S105 - of a key that opens containers of the test only
 
 
@@ -38,12 +42,6 @@ chown --recursive ada: /home/ada/.ssh && echo 'ada ALL=(ALL) ALL' >/etc/sudoers.
 def machines(checkout: Checkout) -> Iterator[Machines]:
     with standing(checkout, {"machine": 3}) as made:
         yield made
-
-
-def sshd(machines: Machines, name: str, text: str) -> None:
-    """Have a machine's sshd say this; nothing takes it back."""
-    script = f"cat >{DROP_IN} <<'END'\n{text}\nEND\nsshd -t && systemctl reload ssh"
-    machines.on(name, "sh", "-ec", script)
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +70,9 @@ def closed(machines: Machines, authority: Path) -> None:
     """From here on one machine lets in by the jump host only, and the other by certificates only."""
     assert authority.exists()
     certificate = "HostKey /etc/ssh/ssh_host_ed25519_key\nHostCertificate /etc/ssh/signed-cert.pub"
-    sshd(machines, BEHIND, f"AllowUsers root@{machines.states[JUMP].address}\n{certificate}")
+    machines.sshd(BEHIND, f"AllowUsers root@{machines.states[JUMP].address}\n{certificate}")
     only = "TrustedUserCAKeys /etc/ssh/users_ca.pub\nAuthorizedKeysFile none"
-    sshd(machines, SIGNED, f"{only}\n{certificate}")
+    machines.sshd(SIGNED, f"{only}\n{certificate}")
 
 
 @pytest.fixture
@@ -124,7 +122,13 @@ def jump(machines: Machines, **other: Any) -> dict[str, Any]:
 
 
 def declared(
-    checkout: Checkout, machines: Machines, name: str, *, known: bool = True, **provider: Any
+    checkout: Checkout,
+    machines: Machines,
+    name: str,
+    *,
+    known: bool = True,
+    cluster: Mapping[str, Any] = MappingProxyType({}),
+    **provider: Any,
 ) -> None:
     """A region of one machine, without its host key where an authority stands for it."""
     pool = machines.pool("control", name)
@@ -136,7 +140,7 @@ def declared(
         del region["provider"]["ssh_key_file"]
     else:
         region = machines.region("hall", checkout.cidr(0), pool, **provider)
-    checkout.declare({"name": "mine", "regions": [region]})
+    checkout.declare({"name": "mine", "regions": [region], **cluster})
 
 
 def doctor(checkout: Checkout, *, reached: bool = True, env: Mapping[str, str] | None = None) -> str:
@@ -167,7 +171,8 @@ def test_without_the_jump_host_the_machine_behind_it_refuses(checkout: Checkout,
 def test_a_jump_host_with_another_key_is_refused_and_named(checkout: Checkout, machines: Machines) -> None:
     declared(checkout, machines, BEHIND, ssh_jump=[jump(machines, host_key=OTHER_KEY)])
     printed = words(doctor(checkout, reached=False))
-    assert f"jump host {machines.states[JUMP].address}: its host key is not the known one" in printed
+    named = f"jump host {machines.states[JUMP].address}, on the way to hall-control-0, has another host key"
+    assert f"{named} than the declared one; compare `host_key` of this `ssh_jump` with /etc/ssh/" in printed
 
 
 def test_a_machine_that_takes_certificates_only(
@@ -232,22 +237,73 @@ def everything(checkout: Checkout, env: Mapping[str, str]) -> None:
     assert asked(checkout, env=env).endswith("uid=0(root) gid=0(root) groups=0(root)\n")
 
 
+WATCHED = {
+    "monitoring": {
+        "kind": "prometheus",
+        "interval_s": 5,
+        "retention": {"time_days": 1},
+        "logs": {"kind": "victorialogs", "retention_days": 1, "size_gib": 0.5},
+    }
+}
+
+
+def its_services_answer(checkout: Checkout, machines: Machines, env: Mapping[str, str]) -> None:
+    """`status` and `logs` tell what is so behind the jump host."""
+    mark = uuid.uuid4().hex
+    machines.on(BEHIND, "logger", "-t", "trial", mark)
+
+    def state() -> dict[str, Any]:
+        text = checkout.run("exec", "causeway", "status", checkout.stack, "--json", env=env)
+        found: dict[str, Any] = json.loads(text[text.index("{") :])["regions"]["hall"]
+        return found
+
+    def logged() -> list[str]:
+        text = checkout.run("exec", "causeway", "logs", checkout.stack, f'"{mark}"', "--json", env=env)
+        lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+        return [f"{line['node']}: {line['_msg']}" for line in lines]
+
+    wait_for(lambda: state()["up"] == 1, "the server to have seen the machine")
+    found = state()
+    assert (found["declared"], found["problem"], found["gone"]) == (1, None, [])
+    wait_for(lambda: logged() == [f"hall-control-0: {mark}"], "the line")
+    machines.on(BEHIND, "systemctl", "stop", "prometheus-node-exporter.service")
+    wait_for(lambda: state()["gone"] == ["hall-control-0"], "the server to miss the machine")
+    machines.on(BEHIND, "systemctl", "start", "prometheus-node-exporter.service")
+
+
+def who_refuses_is_named(checkout: Checkout, machines: Machines, env: Mapping[str, str]) -> None:
+    """By all that connect, where a jump host opens no connection to the next."""
+    causeway = ("exec", "causeway")
+    verify = ("exec", "ansible-playbook", "playbooks/verify.yml", "-i", f"inventories/{checkout.stack}")
+    address = machines.states[JUMP].address
+    named = (
+        f"jump host {address}, on the way to hall-control-0, does not reach jump host {address}, port 22: "
+    )
+    checkout.hang_up("hall-control-0", *(jump_name("hall", number) for number in range(2)))
+    with machines.no_forwarding(JUMP):
+        for command in ("doctor", "drift", "status", "logs"):
+            printed = words(checkout.run(*causeway, command, checkout.stack, expect=1, env=env))
+            assert f"{named}administratively prohibited: open failed; sshd there has to allow it" in printed
+        assert f"unreachable hall-control-0: {named}" in words(checkout.run(*verify, expect=2, env=env))
+
+
 def test_a_machine_behind_a_jump_host_stands_by_an_agent_and_an_authority(
     checkout: Checkout, machines: Machines, authority: Path, agent: Mapping[str, str]
 ) -> None:
     hop = jump(machines)
     ca = public_of(authority)
     way = {"ssh_jump": [hop, hop], "ssh_agent": True, "ssh_host_ca": ca, "ssh_key_file": None}
-    declared(checkout, machines, BEHIND, known=False, **way)
+    declared(checkout, machines, BEHIND, known=False, cluster=WATCHED, **way)
     doctor(checkout, env=agent)
     everything(checkout, agent)
+    its_services_answer(checkout, machines, agent)
+    who_refuses_is_named(checkout, machines, agent)
     machines.on(BEHIND, "sh", "-c", "chmod 0600 /etc/chrony/chrony.conf")
     assert "expected 0644" in checkout.run("exec", "causeway", "drift", checkout.stack, expect=3, env=agent)
     repair = ("ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{checkout.stack}")
     checkout.run("exec", *repair, env=agent)
     assert "1 clean" in checkout.run("exec", "causeway", "drift", checkout.stack, env=agent)
-    config = str(checkout.files / "ssh" / "config")  # a connection that is shared would still be there
-    checkout.run("exec", "ssh", "-F", config, "-O", "exit", "hall-control-0", env=agent)
+    checkout.hang_up("hall-control-0")  # a connection that is shared would still be there
     machines.on(BEHIND, "systemctl", "stop", "ssh.service")
     through = f"jump host {hop['address']}, on the way to hall-control-0, does not reach hall-control-0"
     refused = asked(checkout, expect=1, env=agent)
@@ -286,7 +342,7 @@ def test_a_sudo_that_asks_for_a_password(checkout: Checkout, machines: Machines)
         ["podman", "exec", "-i", machines.container(JUMP), "sh", "-ec", ADA],
         input=f"ada:{SUDO_PASSWORD}\n", text=True, check=True, timeout=60,
     )  # fmt: skip
-    sshd(machines, JUMP, "AllowUsers ada")
+    machines.sshd(JUMP, "AllowUsers ada")
     look = ("exec", "causeway", "doctor", checkout.stack)
     declared(checkout, machines, JUMP, ssh_user="ada")
     assert "sudo asks ada for a password" in (printed := words(doctor(checkout)))

@@ -1,9 +1,10 @@
 """A command on a host behind jump hosts, by OpenSSH itself, and what is said where one does not lead on."""
 
 import asyncio
+import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import asyncssh
 import pytest
 
+from infra import stack
 from infra.declaration import ClusterSpec
+from infra.drift import trip
+from infra.drift.trip import TripError, Trips
 from infra.errors import CausewayError
 from infra.ground import login, ssh
 from infra.ground.contract import Contract
@@ -19,6 +23,10 @@ from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.process import EndedError
 from infra.providers.existing.resources import UNREACHED, ExistingPoolLifecycle
+from infra.stack import contract_file
+from infra.verify.expectations import Expectation, Expectations
+from infra.verify.verdicts import Verdict
+from infra.verify.verification import Checking
 
 FIRST, SECOND, CLOSED, MACHINE = (f"127.0.0.{number}" for number in range(2, 6))
 """Two jump hosts, one that leads nowhere, and the machine: servers at one port."""
@@ -39,7 +47,9 @@ class Server(asyncssh.SSHServer):
         return True
 
     def connection_requested(self, *_from_and_to: Any) -> bool:
-        return self.at in (FIRST, SECOND)
+        if self.at in (FIRST, SECOND):
+            return True
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "open failed")
 
 
 async def _answer(process: "asyncssh.SSHServerProcess[str]") -> None:
@@ -72,6 +82,7 @@ class Site:
         known, config = self.folder / contract.known_hosts_file, ssh.ssh_config_file("unit")
         known.parent.mkdir(parents=True, exist_ok=True)
         known.write_text(ssh.known_hosts(contract, {HOST: self.host_key}))
+        contract_file("unit").write_text(contract.model_dump_json())
         # A connection that outlives the test would be left behind.
         config.write_text(ssh.ssh_config(contract).replace("ControlMaster auto", "ControlMaster no"))
         return contract
@@ -106,6 +117,9 @@ def site(served: tuple[int, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ssh, "ROOT", tmp_path)
     monkeypatch.setattr(ssh, "CONNECT_TIMEOUT_S", 1)
     monkeypatch.setattr(login, "HOP_LIMIT_S", 3)
+    monkeypatch.setattr(trip, "ROOT", tmp_path)
+    monkeypatch.setattr(trip, "CONNECT_TIMEOUT_S", 1)
+    monkeypatch.setattr(stack, "ROOT", tmp_path)
     (tmp_path / "key").write_text(ssh.new_key())
     (tmp_path / "key").chmod(0o600)
     return Site(*served, tmp_path)
@@ -128,35 +142,97 @@ def test_a_command_goes_by_all_jump_hosts_and_what_fails_there_is_its_own(
         login.on(contract, HOST, "fails", timeout_s=20)
 
 
-@pytest.mark.parametrize(
-    ("jumps", "machine", "said"),
-    [
-        ([{"ssh_user": "eve"}], {}, f"jump host {FIRST}, .* does not let eve in: .*Permission denied"),
-        ([{"host_key": OTHER_KEY}], {}, f"jump host {FIRST}, .* is not reached: Host key verif"),
-        ([{"ssh_port": 1}], {}, f"jump host {FIRST}, .* is not reached: .*Connection refused"),
-        ([{"ssh_port": "silent"}], {}, f"jump host {FIRST}, .* is not reached: .*timed out"),
-        ([{}, {"address": SECOND, "ssh_user": "eve"}], {}, f"jump host {SECOND}, .* not let eve in: "),
-        (
-            [{}, {"address": SECOND, "ssh_port": 1}],
-            {},
-            f"jump host {FIRST}, .* does not reach jump host {SECOND}, port 1: connect failed",
-        ),
-        ([{"address": CLOSED}], {}, rf"jump host {CLOSED}, .* does not reach {HOST} \({MACHINE}\), port "),
-        ([{}], {"ssh_port": 1}, rf"jump host {FIRST}, .* does not reach {HOST} \({MACHINE}\), port 1: "),
-        ([{}], {"ssh_port": "silent", "address": FIRST}, f"jump host {FIRST}, .* does not lead on to {HOST}"),
-    ],
-)
-def test_the_hop_that_fails_is_named(
-    site: Site, silent: int, jumps: list[dict[str, Any]], machine: dict[str, Any], said: str
-) -> None:
-    for each in (*jumps, machine):
-        if each.get("ssh_port") == "silent":
-            each["ssh_port"] = silent
-    way = [site.jump(**{"address": FIRST, **jump}) for jump in jumps]
-    contract = site.stands(*way, **machine)
-    with pytest.raises(CausewayError, match=said) as caught:
+FAULTS: tuple[tuple[list[dict[str, Any]], dict[str, Any], str], ...] = (
+    ([{"ssh_user": "eve"}], {}, f"jump host {FIRST}, .* does not let eve in; hand this line out, to ~eve/"),
+    ([{"host_key": OTHER_KEY}], {}, f"jump host {FIRST}, .* has another host key than the declared one; com"),
+    ([{"ssh_port": 1}], {}, f"jump host {FIRST}, .* is not reached: .*Connection refused; see whether it is"),
+    ([{"ssh_port": "silent"}], {}, f"jump host {FIRST}, .* is not reached: .*(timed out|no answer)"),
+    ([{}, {"address": SECOND, "ssh_user": "eve"}], {}, f"jump host {SECOND}, .* not let eve in; "),
+    ([{}, {"address": SECOND, "host_key": OTHER_KEY}], {}, f"jump host {SECOND}, .* has another host key"),
+    (
+        [{}, {"address": SECOND, "ssh_port": 1}],
+        {},
+        f"jump host {FIRST}, .* does not reach jump host {SECOND}, port 1: .*; see whether that is up, and",
+    ),
+    (
+        [{"address": CLOSED}],
+        {},
+        rf"jump host {CLOSED}, .* does not reach {HOST} \({MACHINE}\), port .*prohibited.*; sshd there has",
+    ),
+    ([{}], {"ssh_port": 1}, rf"jump host {FIRST}, .* does not reach {HOST} \({MACHINE}\), port 1: "),
+    ([{}], {"ssh_port": "silent", "address": FIRST}, f"jump host {FIRST}, .* does not lead on to {HOST}"),
+)  # fmt: skip
+
+
+def by_command(contract: Contract) -> str:
+    """What `status`, `logs` and `wan measure` say."""
+    with pytest.raises(CausewayError) as caught:
         login.on(contract, HOST, "says", timeout_s=20)
-    assert f"on the way to {HOST}, " in caught.value.message
+    return caught.value.message
+
+
+def by_trip(contract: Contract) -> str:
+    """What scans and `doctor` say."""
+
+    async def open_it() -> None:
+        await Trips(contract).open(HOST)
+
+    with pytest.raises(TripError) as caught:
+        asyncio.run(open_it())
+    return str(caught.value)
+
+
+def by_verification(contract: Contract) -> str:
+    region = contract.regions["hall"]
+    way, known = ssh.Way.to(region), str(ssh.ssh_config_file("unit").with_name("known_hosts"))
+    options = {"HostName": MACHINE, "Port": str(contract.hosts[HOST].ssh_port), "User": region.ssh_user}
+    options |= {"UserKnownHostsFile": known, **way.keys(), **way.command("unit", "hall")}
+    host = Expectation(HOST, (), {}, "ssh", MACHINE, options, False, "unit")
+    with Checking(Expectations((host,), {})) as checking:
+        (check,) = checking.look().checks
+    assert check.verdict == Verdict.UNREACHABLE
+    return check.message
+
+
+@pytest.mark.parametrize("said_by", [by_command, by_trip, by_verification])
+@pytest.mark.parametrize(("jumps", "machine", "said"), FAULTS)
+def test_whoever_connects_names_the_hop_that_fails_and_what_to_do(
+    site: Site,
+    silent: int,
+    jumps: list[dict[str, Any]],
+    machine: dict[str, Any],
+    said: str,
+    said_by: Callable[[Contract], str],
+) -> None:
+    ways = [{"address": FIRST, **jump} for jump in jumps]
+    parts: list[dict[str, Any]] = [
+        {key: silent if value == "silent" else value for key, value in part.items()}
+        for part in (*ways, machine)
+    ]
+    *way, end = parts
+    found = said_by(site.stands(*(site.jump(**jump) for jump in way), **end))
+    assert re.search(said, found)
+    assert f"on the way to {HOST}, " in found
+
+
+def test_a_jump_host_that_fails_is_tried_once_for_all_who_wait(
+    site: Site, silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contract, tried = site.stands(site.jump(FIRST, ssh_port=silent)), []
+    connect = asyncssh.connect
+
+    async def count(*words: Any, **options: Any) -> Any:
+        tried.append(words)
+        return await connect(*words, **options)
+
+    monkeypatch.setattr(asyncssh, "connect", count)
+
+    async def many() -> list[Any]:
+        trips = Trips(contract)
+        return await asyncio.gather(*(trips.open(HOST) for _ in range(20)), return_exceptions=True)
+
+    assert {type(error) for error in asyncio.run(many())} == {TripError}
+    assert tried == [(FIRST, silent)]
 
 
 def test_up_says_of_a_machine_which_hop_is_in_its_way(site: Site, capsys: pytest.CaptureFixture[str]) -> None:

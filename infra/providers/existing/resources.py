@@ -11,6 +11,7 @@ import pulumi
 from infra.errors import sentence
 from infra.ground import ssh
 from infra.ground.contract import JumpContract
+from infra.ground.hop import Stop, hops
 from infra.ground.login import SSHS_OWN, lost_at
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 
@@ -112,9 +113,9 @@ def _way(pool: Properties) -> ssh.Way:
 
 
 def _lost_at(config: Path, host: Properties, pool: Properties) -> str:
-    """Which jump host does not lead on to the machine; empty where each one does."""
-    machine = ("the machine", host["address"], int(host["port"]))
-    return lost_at(config, MACHINE, _way(pool).jumps, machine)
+    """What is said of the jump host that does not lead on; empty where each one does."""
+    machine, way = Stop("the machine", host["address"], int(host["port"])), _way(pool)
+    return lost_at(config, MACHINE, hops(way.jumps, machine, way.key_file))
 
 
 def _config(folder: Path, host: Properties, pool: Properties) -> Path:
