@@ -249,6 +249,18 @@ def test_a_process_that_an_update_started_with_other_settings_is_no_difference(
     assert run_by(sleeper, "scan", older) == older
 
 
+def test_where_systemd_can_raise_no_limit_what_it_gives_counts(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_to = {**SET, "LimitNOFILE": unit.UNLIMITED, "LimitNOFILESoft": unit.UNLIMITED}
+    monkeypatch.setattr(unit, "ask_systemd", lambda asked: [set_to[name] for _, _, name in asked])
+    whole = ["LimitNOFILE 20000 20000"]
+    monkeypatch.setattr(unit, "limit_lines", lambda _: whole)
+    assert unit.AS_SET in run_by(sleeper, "seal", [])
+    monkeypatch.setattr(unit, "limit_lines", lambda number: whole if number == 1 else ["LimitNOFILE 9 9"])
+    assert unit.AS_SET not in run_by(sleeper, "seal", [])
+
+
 def test_a_unit_without_a_process_tells_of_none(sleeper: subprocess.Popen[bytes]) -> None:
     node = Look("5a17", "scan", [])
     for node.want in ({}, {"running": []}, {"running": ["nice 0"]}):

@@ -103,16 +103,24 @@ def lines_of_process(process: dict[str, Any]) -> list[str]:
     cpus = os.sched_getaffinity(process["number"])
     said = "all" if cpus == os.sched_getaffinity(1) else ",".join(map(str, sorted(cpus)))
     lines = [f"nice {process['nice']}", f"policy {process['policy']}", f"cpus {said}"]
-    for row in text_of(f"/proc/{process['number']}/limits").splitlines():
-        name = LIMITS.get(row[:25].strip())
-        if name:
-            lines.append(f"{name} {' '.join(row[25:].split()[:2])}")
-    return lines
+    return lines + limit_lines(process["number"])
+
+
+def limit_lines(number: int) -> list[str]:
+    """A process's limits as systemd calls them, soft and hard."""
+    rows = [
+        (LIMITS.get(row[:25].strip()), row[25:].split())
+        for row in text_of(f"/proc/{number}/limits").splitlines()
+    ]
+    return [f"{name} {words[0]} {words[1]}" for name, words in rows if name]
 
 
 def is_set_so(unit: str, lines: list[str]) -> bool:
-    """Whether systemd starts a service so. A program may itself raise a soft limit up to the hard one."""
-    values = {line.split()[0]: line.split()[1:] for line in lines}
+    """Whether systemd starts a service so, as far as it may: in some containers it can raise no limit.
+
+    A program may itself raise a soft limit up to the hard one.
+    """
+    values, most = values_of(lines), values_of(limit_lines(1))
     asked = [(unit, "Service", "Nice"), (unit, "Service", "CPUSchedulingPolicy")]
     limits = [name for name in values if name.startswith("Limit")]
     asked += [(unit, "Service", f"{name}{soft}") for name in limits for soft in ("Soft", "")]
@@ -120,10 +128,22 @@ def is_set_so(unit: str, lines: list[str]) -> bool:
     if [[str(nice)], [str(policy)], ["all"]] != [values["nice"], values["policy"], values["cpus"]]:
         return False
     for name, soft, hard in zip(limits, numbers[::2], numbers[1::2]):
-        has = [UNLIMITED if text == "unlimited" else int(text) for text in values[name]]
-        if None in (soft, hard) or has[1] != hard or has[0] < soft:
+        if None in (soft, hard):
+            return False
+        has, allowed = [list(map(number_of, of[name])) for of in (values, most)]
+        if has[1] not in (hard, min(hard, allowed[1])) or has[0] < min(soft, has[1]):
             return False
     return True
+
+
+def values_of(lines: list[str]) -> dict[str, list[str]]:
+    """What stands behind the first word of each line."""
+    return {line.split()[0]: line.split()[1:] for line in lines}
+
+
+def number_of(text: str) -> int:
+    """A limit as systemd tells it."""
+    return UNLIMITED if text == "unlimited" else int(text)
 
 
 def content_of(node: Look, path: str, owner: str) -> str:
