@@ -30,7 +30,7 @@ from infra.errors import CausewayError
 from infra.files import write_file
 from infra.ground.contract import Contract
 from infra.ground.identities import INSTANCE, load_identities
-from infra.inventory.roles import role_order
+from infra.inventory.roles import role_order, roles_begun
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 from infra.stack import stack_dir
 
@@ -164,9 +164,10 @@ class ConfigurationLifecycle(Lifecycle):
             run_dir=ROOT / stack_dir(stack) / "runs" / inputs["wave"],
             on_progress=say,
         )
+        begun = roles_begun(result.plays)
         for name in names:
             if result.hosts[name].state == "ok":
-                taken = {role: inputs["hosts"][name]["roles"][role] for role in due[name]}
+                taken = {role: inputs["hosts"][name]["roles"][role] for role in due[name] if role in begun}
                 _keep(inputs, name, records[name] | taken)
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")

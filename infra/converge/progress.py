@@ -73,6 +73,8 @@ class Tracker:
     """Called with host, task and result of every task that changed something, would do so, or failed."""
     hosts: dict[str, HostResult] | None = None
     """Every host's result, once Ansible has counted; None when it never came to that."""
+    plays: set[str] = field(default_factory=set)
+    """The plays that began, by name."""
     _failures: dict[str, HostResult] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
     _done: set[str] = field(default_factory=set)
@@ -94,6 +96,7 @@ class Tracker:
         kind, data = event.get("event", ""), event.get("event_data") or {}
         if kind == "playbook_on_play_start":
             self._play, self._task, self._done = str(data.get("name") or data.get("play") or ""), "", set()
+            self.plays.add(self._play)
             self._tell()
         elif kind in _TASK_STARTS:
             self._task, self._task_uuid, self._done = _task_name(data), data.get("task_uuid", ""), set()

@@ -43,11 +43,15 @@ _PATTERN = re.compile(r"[*?!&~@:,\[\]]")
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of every host of a run. `log` is what `ansible-playbook` printed."""
+    """What became of every host of a run. `log` is what `ansible-playbook` printed.
+
+    PLAYS: the names of those that began. Where all hosts of one fail, none after it does, for no host.
+    """
 
     hosts: dict[str, HostResult]
     log: Path
     elapsed_s: float
+    plays: frozenset[str] = frozenset()
 
     @property
     def failed(self) -> tuple[str, ...]:
@@ -110,7 +114,8 @@ def run_playbook(
             f"interrupted; of {len(tracker.targets) or '?'} hosts {tracker.failed_hosts} had failed",
             hint=f"start it again: what is done stays done (log: {_shown(log)})",
         )
-    return RunResult(_hosts(tracker, rc, log, playbook), log, time.monotonic() - started)
+    hosts = _hosts(tracker, rc, log, playbook)
+    return RunResult(hosts, log, time.monotonic() - started, frozenset(tracker.plays))
 
 
 def _execute(settings: dict[str, Any], tracker: Tracker, interrupted: threading.Event, private: Path) -> int:

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,11 @@ ORDER = ROOT / "playbooks" / "roles.yml"
 def role_order() -> tuple[str, ...]:
     """Every role once. Each has a group `feature_<role>`: being in it applies the role."""
     return tuple(entry["role"] for play in read_yaml(ORDER) for entry in play["roles"])
+
+
+def roles_begun(plays: Collection[str]) -> set[str]:
+    """The roles of these plays, by their names. Where all hosts of one fail Ansible begins none after it."""
+    return {entry["role"] for play in read_yaml(ORDER) if play["name"] in plays for entry in play["roles"]}
 
 
 def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.errors import CausewayError
+from infra.inventory.roles import ORDER
+from infra.inventory.steps import read_yaml
 from infra.providers.lifecycle import Observed
 from infra.stack import stack_dir
 
@@ -28,6 +30,7 @@ class Playbooks:
         self.runs: list[list[str]] = []
         self.roles: list[dict[str, list[str]]] = []
         self.states: dict[str, Any] = {}
+        self.plays = frozenset(play["name"] for play in read_yaml(ORDER))
 
     def __call__(
         self, playbook: str, *, limit: list[str], extra_vars: dict[str, Any], **_arguments: Any
@@ -39,7 +42,7 @@ class Playbooks:
             name: HostResult(self.states.get(name, "ok"), task="Set the time zone", message="no such zone")
             for name in limit
         }
-        return RunResult(hosts, Path("log"), 1.0)
+        return RunResult(hosts, Path("log"), 1.0, self.plays)
 
 
 @pytest.fixture
@@ -138,6 +141,22 @@ def test_a_failed_host_is_named_and_the_next_up_runs_it_alone(playbooks: Playboo
     playbooks.states.clear()
     ensure(wave())
     assert playbooks.runs == [list(HOSTS), ["tokyo-gpu-1"]]
+
+
+def test_a_role_of_which_the_play_never_began_is_due_again_on_hosts_that_did_not_fail(
+    playbooks: Playbooks,
+) -> None:
+    """Where all hosts of a play fail, Ansible ends there, for the hosts of other plays too."""
+    all_plays, playbooks.plays = playbooks.plays, frozenset(["What every node needs"])
+    playbooks.states["tokyo-control-0"] = "failed"
+    with pytest.raises(CausewayError):
+        ensure(wave())
+    playbooks.states.clear()
+    playbooks.plays = all_plays
+    ensure(wave())
+    assert playbooks.roles[1] == {"base": ["tokyo-control-0"], "consul": list(HOSTS)}
+    ensure(wave())
+    assert len(playbooks.runs) == 2
 
 
 @STATES

@@ -56,6 +56,7 @@ def test_a_play_is_told_at_once_and_tasks_rarely(run: Run) -> None:
         ("Base", ""),
         *(("Base", f"task {number}") for number in (4, 9, 14, 19)),
     ]
+    assert run.tracker.plays == {"Base"}
 
 
 def test_a_long_task_says_now_and_then_that_it_works(run: Run) -> None:
