@@ -190,7 +190,8 @@ def test_a_process_that_a_signal_stopped_is_named(tmp_path: Path, monkeypatch: p
     assert ["systemctl", "restart", "x.service"] in [done["argv"] for done in plan.obstacles.commands]
 
 
-SET = {"Nice": 0, "CPUSchedulingPolicy": 0}
+OWN_NICE = os.getpriority(os.PRIO_PROCESS, 0)
+SET = {"Nice": OWN_NICE, "CPUSchedulingPolicy": os.sched_getscheduler(0)}
 
 
 @pytest.fixture
@@ -226,9 +227,9 @@ def test_a_process_that_runs_as_it_is_set_to_is_sealed_so_and_found_when_it_was_
     sealed = run_by(sleeper, "seal", [])
     assert sealed[-1] == unit.AS_SET, "its soft limit is higher than set: a program may raise its own"
     assert run_by(sleeper, "scan", sealed) == sealed
-    subprocess.run(["renice", "-n", "7", "-p", str(sleeper.pid)], check=True, timeout=10)
-    assert "nice 7" in run_by(sleeper, "scan", sealed)
-    subprocess.run(["renice", "-n", "0", "-p", str(sleeper.pid)], check=True, timeout=10)
+    os.setpriority(os.PRIO_PROCESS, sleeper.pid, OWN_NICE + 7)
+    assert f"nice {OWN_NICE + 7}" in run_by(sleeper, "scan", sealed)
+    os.setpriority(os.PRIO_PROCESS, sleeper.pid, OWN_NICE)
     resource.prlimit(sleeper.pid, resource.RLIMIT_NOFILE, (63, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     assert run_by(sleeper, "scan", sealed) != sealed
     assert unit.AS_SET not in run_by(sleeper, "seal", [])

@@ -109,7 +109,7 @@ BEGUN = 'CACHE=/nowhere; . "$SETUP"; begin_tool() { echo "$@"; }; begin_tools "$
         (("test", "quick"), []),
         (("test", "quick", "molecule-consul-default"), ["consul"]),
         (("test", "integration-existing-wan"), ["consul"]),
-        (("test", "existing"), ["consul"]),
+        (("test", "existing"), ["consul", "victoria-logs"]),
         (("test", "integration-monitoring"), ["victoria-logs"]),
         (("test", "log_shipper"), ["victoria-logs"]),
         (("test", "integration-stack"), []),
