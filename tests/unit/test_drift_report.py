@@ -23,6 +23,7 @@ from infra.errors import ExitCode
 from infra.ground.contract import Contract
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
+from tests.unit.test_configuration import ALL_PLAYS
 
 EXPLAINED = [
     ("file", {"digest": "a"}, {"digest": "b"}, "its content differs"),
@@ -171,7 +172,7 @@ def test_up_converges_the_hosts_that_drifted_and_no_others(
 
     def run_playbook(_playbook: str, *, limit: list[str], **_more: Any) -> RunResult:
         runs.append(limit)
-        return RunResult({name: HostResult("ok") for name in limit}, tmp_path / "log", 1.0)
+        return RunResult({name: HostResult("ok") for name in limit}, tmp_path / "log", 1.0, ALL_PLAYS)
 
     monkeypatch.setattr(component, "run_playbook", run_playbook)
     hosts = {name: {"instance": name, "roles": {"base": "r1"}} for name in "ab"}

@@ -359,7 +359,9 @@ def test_ansible_has_one_host_try_it_and_the_others_wait(tmp_path: Path, given: 
     (tmp_path / "ssh").write_text(SSH.replace("exec", '[ "$3" != off ] || exit 255\nexec', 1))
     sudo._keep("s", "asked-ada", given)
     said = by_ansible(tmp_path, ["off", *names], *PING)
-    assert said.count("off | UNREACHABLE!") == 1 or given == "right", said
+    # On a busy machine another one may be refused first; then this one is not asked.
+    ends = len(re.findall(r"off \| (?:UNREACHABLE|FAILED)!", said))
+    assert ends == 1 or given == "right", said
     if given == "right":
         assert len(re.findall(r"n\d \| SUCCESS", said)) == 4
         assert set(host.noted("tried")) == {b"right"}
