@@ -80,7 +80,7 @@ def test_a_difference_shows_and_goes(
 def test_its_probe_is_compiled_once_where_only_root_reads(host: Host) -> None:
     assert host.run("find /run/causeway-drift/compiled -name 'probe.*.pyc'").stdout
     assert host.file("/run/causeway-drift").mode == 0o700
-    assert host.run("find /usr/local/lib/causeway -name __pycache__").stdout == ""
+    assert host.run("find /usr/local/lib/causeway/infra/drift -name __pycache__").stdout == ""
 
 
 def test_it_tells_when_it_looked(looked_at: tuple[float, dict[str, float]]) -> None:
