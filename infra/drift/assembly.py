@@ -17,7 +17,7 @@ from typing import Any
 from infra import ROOT
 from infra.drift.kinds import KINDS, kind_files
 from infra.errors import CausewayError
-from infra.files import checksum, known_as, value_hash
+from infra.files import known_as, tree_hash, value_hash
 
 PROBE_LIMIT_S = 20
 """Longest that one look may take."""
@@ -57,7 +57,7 @@ def _probe_source(kinds: frozenset[str] | None) -> str:
 @cache
 def _files_hash() -> str:
     files = (Path(__file__), *ENGINE, *kind_files())
-    return value_hash([sys.version, *((str(file.relative_to(ROOT)), checksum(file)) for file in files)])
+    return value_hash([sys.version, tree_hash(*(str(file.relative_to(ROOT)) for file in files))])
 
 
 def _assembled(kinds: frozenset[str] | None) -> str:
@@ -202,7 +202,7 @@ def _says_nothing(statement: ast.stmt) -> bool:
 
 @cache
 def _packed_probe(kinds: frozenset[str]) -> bytes:
-    return zlib.compress(probe_source(kinds).encode(), 9)
+    return _compressed(probe_source(kinds))
 
 
 @cache
@@ -213,8 +213,12 @@ def packed_files(files: tuple[Path, ...]) -> bytes:
 
 
 def _packed(source: str) -> bytes:
-    packed = zlib.compress(source.encode(), 9)
+    packed = _compressed(source)
     return len(packed).to_bytes(4, "big") + packed
+
+
+def _compressed(source: str) -> bytes:
+    return zlib.compress(source.encode(), 9)
 
 
 def with_request(packed: bytes, request: Mapping[str, Any], *others: Any) -> bytes:

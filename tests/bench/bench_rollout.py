@@ -91,7 +91,10 @@ def changed(
 def rotated(checkout: Checkout, _cluster: Cluster) -> Iterator[tuple[str, ...]]:
     """The URNs of a tunnel's keys."""
     words = ("exec", "pulumi", "stack", "--show-urns", "--stack", checkout.stack)
-    yield tuple(re.findall(r"urn:\S+wan:Link\$\S+:Secret::\S+", checkout.run(*words)))
+    urns = tuple(re.findall(r"urn:\S+wan:Link\$\S+:Secret::\S+", checkout.run(*words)))
+    if not urns:
+        raise SystemExit("the stack has no tunnel's key to rotate")
+    yield urns
 
 
 def zone(cluster: Cluster) -> None:

@@ -38,6 +38,10 @@ TRAFFIC = {
         "ip xfrm policy add src 203.0.113.0/24 dst 0.0.0.0/0 proto tcp dport 22 dir out action block",
         "src 203.0.113.0/24 dst 0.0.0.0/0 proto 6 dport 22 dir out: block priority 0",
     ),
+    "policies of hosts": (
+        "ip xfrm policy add src 203.0.113.5 dst 198.51.100.7 dir in action block",
+        "src 203.0.113.5 dst 198.51.100.7 dir in: block priority 0",
+    ),
     "policies of IPv6": (
         "ip xfrm policy add src ::/0 dst 2001:db8::/32 dev lo dir fwd mark 1 mask 0xf priority 7"
         " tmpl proto esp mode transport",
@@ -296,7 +300,8 @@ def test_a_scan_compares_no_program_with_the_packages_that_brought_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timer has: reading what all packages brought takes longer than all other looks."""
-    (tmp_path / "setuid").write_text("/usr/bin/eve 4755\n")
+    (tmp_path / "privileged").write_text("/usr/bin/eve 4755\n")
+    (tmp_path / "setuid").write_text("/usr/bin/su 4755\n")  # of a timer that left this to the scan
     monkeypatch.setattr(slow, "ANSWERS", str(tmp_path))
     monkeypatch.setattr(privilege, "is_privileged", lambda *_: True)
     monkeypatch.setattr(privilege, "owners_of", lambda *_: pytest.fail("all packages are read"))

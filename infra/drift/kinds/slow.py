@@ -18,7 +18,10 @@ OLD_S = 600
 
 
 def slow(node: Look, name: str, read: Callable[[], list[str]]) -> list[str] | None:
-    """The lines that `read()` gives; None where nobody has asked yet."""
+    """The lines that `read()` gives; None where nobody has asked yet.
+
+    A question that comes to mean something else takes another name: an older timer may have answered it.
+    """
     if node.mode in ("seal", "thorough"):
         return read()
     path = f"{ANSWERS}/{name}"

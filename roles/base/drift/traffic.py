@@ -357,8 +357,8 @@ def policy_line(data: bytes, names: dict[int, str]) -> str:
     if direction >= len(DIRECTIONS) or family not in (INET, INET6):
         return ""
     size = 4 if family == INET else 16
-    words = ["src", prefix(family, data[16 : 16 + size], data[43])]
-    words += ["dst", prefix(family, data[:size], data[42])]
+    words = ["src", network(family, data[16 : 16 + size], data[43])]
+    words += ["dst", network(family, data[:size], data[42])]
     words += ["dev", names.get(index, str(index))] if index else []
     words += ["proto", str(data[44])] if data[44] else []
     for name, at in (("sport", 36), ("dport", 32)):
@@ -368,13 +368,6 @@ def policy_line(data: bytes, names: dict[int, str]) -> str:
     words += ["mark", f"{value(has[21]):#x}", "mask", f"{value(has[21], 4):#x}"] if 21 in has else []
     words += ["if_id", f"{value(has[31]):#x}"] if 31 in has else []
     return f"{' '.join(words)}{OF_ROUTE}{'block' if data[161] else 'allow'} priority {value(data, 152)}"
-
-
-def prefix(family: int, data: bytes, bits: int) -> str:
-    """An address with its length, always."""
-    from _socket import inet_ntop
-
-    return f"{inet_ntop(family, data)}/{bits}"
 
 
 def number_pair(handle: int) -> str:
