@@ -54,6 +54,33 @@ with concurrent.futures.ThreadPoolExecutor(256) as threads:
     print(len(names), list(threads.map(is_whole, names)).count(False))
 """
 
+# What has a file and an image open all the time, and at the end whether both hold what was written.
+HOLD = """
+import os, rados, rbd, sys, time
+path, until = sys.argv[1:]
+written, options = b"", dict(name="client.export.scratch", clustername="train", conffile="")
+with rados.Rados(**options) as cluster, cluster.open_ioctx("scratch") as pool:
+    rbd.RBD().create(pool, "held", 1 << 24)
+    with rbd.Image(pool, "held") as image, open(path, "wb", buffering=0) as file:
+        while not os.path.exists(until):
+            data = os.urandom(1 << 10)
+            file.write(data)
+            os.fsync(file.fileno())
+            image.write(data, len(written))
+            image.flush()
+            written += data
+            time.sleep(0.2)
+        print(image.read(0, len(written)) == written == open(path, "rb").read())
+"""
+OLD, NOW = "/run/old-keys", "/etc/ceph"
+USES = {
+    "admin": "ceph --keyring {}/ceph.client.admin.keyring health",
+    "mon": "ceph --name mon. --keyring {}/ceph.mon.keyring health",
+    "export.datasets": "ceph --cluster train --id export.datasets --keyring {}/{} health",
+    "export.scratch": "rbd --cluster train --id export.scratch --keyring {}/{} ls scratch",
+    "export.objects": "s3cmd --config {}/train.export.objects.s3 ls",
+}
+"""What a key is for → what may be done by it, with the folder of the key and its file's name."""
 
 NEWER = Path(__file__).with_name("newer_ceph.py").read_text()
 KINDS = ("mon", "mgr", "osd", "mds", "radosgw")
@@ -145,17 +172,19 @@ def python(checkout: Checkout, node: str, script: str, *words: str) -> str:
 def start_writing(checkout: Checkout, folder: str) -> None:
     checkout.on_node(WRITER, "mkdir", folder)
     checkout.on_node(WRITER, "rm", "--force", "/run/enough")
-    unit = ["systemd-run", "--unit=writer", "--collect", "--property=StandardOutput=truncate:/run/wrote"]
-    checkout.on_node(WRITER, *unit, "python3", "-c", WRITE, folder, "/run/enough")
+    write_on(checkout, "writer", "/run/wrote", WRITE, folder)
+
+
+def write_on(checkout: Checkout, name: str, said: str, script: str, place: str) -> None:
+    unit = ["systemd-run", f"--unit={name}", "--collect", f"--property=StandardOutput=truncate:{said}"]
+    checkout.on_node(WRITER, *unit, "python3", "-c", script, place, "/run/enough")
 
 
 def stop_writing(checkout: Checkout) -> int:
     """How many files were written, each of them on disk when it got its name."""
     checkout.on_node(WRITER, "touch", "/run/enough")
-    wait_for(
-        lambda: "inactive" in checkout.on_node(WRITER, "sh", "-c", "systemctl is-active writer || true"),
-        "the writer ends",
-    )
+    active = ("sh", "-c", "systemctl is-active writer holder || true")
+    wait_for(lambda: checkout.on_node(WRITER, *active) == "inactive\ninactive", "the writer ends")
     return int(checkout.on_node(WRITER, "cat", "/run/wrote"))
 
 
@@ -174,8 +203,48 @@ def test_an_object_that_one_node_puts_another_gets(checkout: Checkout) -> None:
     assert checkout.on_node(READER, "sh", "-ec", "sha256sum < /run/o") == wrote
 
 
-def test_keys_of_objects_are_nobodys_to_read(checkout: Checkout) -> None:
-    key = (checkout.files / "secrets" / "storage-train-export.objects").read_text().strip()
+def replace_keys(checkout: Checkout, *names: str) -> None:
+    """docs/storage.md, "Replacing a key"."""
+    shown = checkout.run("exec", "pulumi", "stack", "--show-urns", "--stack", checkout.stack)
+    urns = [word for word in shown.split() if word[:4] == "urn:" and word.rpartition("::")[2] in names]
+    assert len(urns) == len(names), shown
+    up = ("pulumi", "up", "--yes", "--skip-preview", "--stack", checkout.stack)
+    checkout.run("exec", *up, *(word for urn in urns for word in ("--replace", urn)))
+
+
+def is_taken(checkout: Checkout, node: str, use: str, folder: str) -> bool:
+    """Whether the cluster takes a node's key from a folder; it says so where it does not."""
+    command = USES[use].format(folder, f"train.client.{use}.keyring")
+    said = checkout.on_node(node, "sh", "-c", f"LC_ALL=C timeout 60 {command} 2>&1; echo status=$?")
+    refused = re.search("permission denied|SignatureDoesNotMatch", said, re.IGNORECASE)
+    assert said.endswith("status=0") or refused, said
+    return not refused
+
+
+def test_keys_are_replaced_under_writes(checkout: Checkout) -> None:
+    """Who has a file or an image open goes on; the old key is refused on every node, the new one taken."""
+    folder, nodes = (
+        f"{FOLDER}/replaced",
+        {WRITER: ("export",), READER: ("export",), NODES[2]: ("admin", "mon")},
+    )
+    for node in nodes:
+        checkout.on_node(node, "cp", "--archive", NOW, OLD)
+    start_writing(checkout, folder)
+    write_on(checkout, "holder", "/run/held", HOLD, f"{FOLDER}/held")
+    replace_keys(checkout, *(f"storage-train-{use}" for use in USES))
+    wrote = stop_writing(checkout)
+    assert checkout.on_node(WRITER, "cat", "/run/held") == "True"
+    assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
+    for node, kinds in nodes.items():
+        for use in (use for use in USES if use.startswith(kinds)):
+            assert (is_taken(checkout, node, use, OLD), is_taken(checkout, node, use, NOW)) == (False, True)
+    clients = ("pgrep", "--count", "--full", "ceph-fuse .* -r /datasets ")
+    wait_for(lambda: checkout.on_node(WRITER, *clients) == "1", "the old client ends")
+
+
+@pytest.mark.parametrize("use", ["admin", "export.datasets", "export.objects"])
+def test_keys_are_nobodys_to_read(checkout: Checkout, use: str) -> None:
+    key = (checkout.files / "secrets" / f"storage-train-{use}").read_text().strip()
     folders = [
         checkout.files,
         checkout.folder / ".causeway" / "pulumi",

@@ -49,6 +49,10 @@ class Back:
         for name in ("osd/ceph-3/fsid", "osd/ceph-3/mkfs_done", f"mon/ceph-{HOST}/store.db"):
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(KNOWN)
+        for keyring in (root / "ceph.mon.keyring", root / f"mon/ceph-{HOST}/keyring"):
+            keyring.write_text('[mon.]\n\tkey = first\n\tcaps mon = "allow *"\n')
+        patch.setattr(programs, "MON_KEYRING", str(root / "ceph.mon.keyring"))
+        patch.setattr(programs.shutil, "chown", lambda *_: None)
         self.programs = programs
 
     @contextmanager
@@ -117,6 +121,21 @@ def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so
     assert back.aside() == [f"mon-ceph-{HOST}"]
 
 
+def test_a_monitor_has_the_key_that_replaced_its_own(back: Back) -> None:
+    own, given = back.root / f"mon/ceph-{HOST}/keyring", back.root / "ceph.mon.keyring"
+    back.running = True
+    given.write_text(given.read_text().replace("first", "second"))
+    assert back.node(dry_run=True).told()
+    assert "first" in own.read_text()
+    for changes in (["key of the monitors replaced"], []):
+        node = back.node()
+        assert node.told() == [f"ceph-mon@{HOST}"]
+        assert node.changes == changes
+        assert own.read_text() == given.read_text()
+        assert own.stat().st_mode & 0o777 == 0o600
+    assert own in back.programs.files_of(f"ceph-mon@{HOST}"), "it is started again for it"
+
+
 @pytest.mark.parametrize(
     "place", [{}, {"root": "default", "host": HOST}, {"root": "default", "host": "other"}]
 )
@@ -124,11 +143,11 @@ def test_an_osd_that_lies_elsewhere_or_nowhere_is_put_back(back: Back, place: di
     osds = [{"kind": "file", "place": PLACE, "size_gib": 2}]
     back.place = place
     look = back.node(osds=osds, dry_run=True)
-    assert look.daemons() == ["ceph-osd@3"]
+    assert look.daemons() == [f"ceph-mon@{HOST}", "ceph-osd@3"]
     assert (back.put, look.changes) == ([], ["OSD 3 put back to its host"])
     node = back.node(osds=osds)
     before = node.state()
-    assert node.daemons() == ["ceph-osd@3"]
+    assert node.daemons() == look.daemons()
     assert back.put == [{"id": 3, "weight": 0.002, "args": LOCATION}]
     assert node.state() == [f"OSD 3: host={HOST} rack=r1 root=default"] != before
     again = back.node(osds=osds)

@@ -26,6 +26,10 @@ class NotYetError(RefusedError):
     """The answer is not known at this moment, and will be."""
 
 
+class OtherKeyError(RefusedError):
+    """The cluster has another key of this identity, or does not know it."""
+
+
 class Cluster:
     """A connection to the monitors in one identity's name."""
 
@@ -38,7 +42,8 @@ class Cluster:
         try:
             self._rados.connect()
         except rados.Error as error:
-            raise RefusedError(
+            kind = OtherKeyError if error.errno in (errno.EACCES, errno.EPERM) else RefusedError
+            raise kind(
                 f"the monitors do not answer {entity} ({error}): is there a majority, and is the key theirs?"
             ) from error
 

@@ -22,7 +22,19 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from asked import PATIENCE_S, Cluster, NotYetError, RefusedError, cluster, entities, run, settings, wait
+from asked import (
+    ADMIN,
+    PATIENCE_S,
+    Cluster,
+    NotYetError,
+    OtherKeyError,
+    RefusedError,
+    cluster,
+    entities,
+    run,
+    settings,
+    wait,
+)
 from state import EXPORTED, KEYRING, STATES, USERS, USERS_AT, apart, full_ratios
 from upgrade import BEGUN
 
@@ -558,9 +570,18 @@ def keyring(name: str, one: Mapping[str, Any]) -> str:
     return "[{}]\n\tkey = {}\n{}".format(name, one["key"], "".join(caps))
 
 
+def who_asks() -> tuple[str, str]:
+    """The administrator and its keyring; this node's monitor where the cluster has yet to hear of its key."""
+    try:
+        with cluster():
+            return ADMIN
+    except OtherKeyError:
+        return "mon.", "/var/lib/ceph/mon/ceph-{host}/keyring".format(**settings())
+
+
 def main(step: str, *more: str) -> None:
     """The program."""
-    with cluster() as ask:
+    with cluster(*(who_asks() if step == "ground" else ADMIN)) as ask:
         if step == "check":
             for line in STATES[more[0]](ask, settings()):
                 print(line)

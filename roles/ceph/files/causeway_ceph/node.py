@@ -31,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from asked import Cluster, RefusedError, cluster, run, settings, wait
+from asked import Cluster, RefusedError, cluster, entities, run, settings, wait
 from quorum import has_voice
 
 DATA = Path("/var/lib/ceph")
@@ -49,7 +49,12 @@ PREFIXES = {"ceph-radosgw@": "rgw", **{f"ceph-{kind}@": kind for kind in ("mon",
 """How units of daemons begin → their kind, in Ceph's words."""
 REPLACED = " (deleted)"
 """What the kernel adds to the name of a program or library that was replaced (proc(5), maps)."""
-KEYRINGS = {"ceph-mgr": "mgr/ceph-", "ceph-mds": "mds/ceph-", "ceph-radosgw": "radosgw/ceph-"}
+KEYRINGS = {
+    "ceph-mon": "mon/ceph-",
+    "ceph-mgr": "mgr/ceph-",
+    "ceph-mds": "mds/ceph-",
+    "ceph-radosgw": "radosgw/ceph-",
+}
 
 
 class Node:
@@ -123,11 +128,24 @@ class Node:
         run("ceph-mon", "--mkfs", *words, *AS_CEPH)
         scratch.rename(folder)
 
+    def told(self) -> list[str]:
+        """The unit of this node's monitor, which takes the key that they know each other by as it starts.
+
+        Until other identities are set, the one before counts: by it a replaced administrator is let in.
+        """
+        own = DATA / f"mon/ceph-{self.name}/keyring"
+        if not own.exists():
+            return []
+        key = entities(Path(MON_KEYRING))["mon."]["key"]
+        if entities(own)["mon."]["key"] != key:
+            self.change("key of the monitors replaced", partial(write_mon_key, own, key))
+        return [f"ceph-mon@{self.name}"]
+
     # What the monitors' cluster is for
 
     def daemons(self) -> list[str]:
         """Make and start everything else; the units that hold."""
-        units = [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
+        units = self.told() + [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
         self.put_back()
         return units + [self.started(f"ceph-{kind}@{self.name}") for kind in self.wanted["daemons"]]
 
@@ -439,6 +457,14 @@ def up_from(number: int) -> int:
         return next((int(osd["up_from"]) for osd in ask("osd dump")["osds"] if osd["osd"] == number), 0)
 
 
+def write_mon_key(keyring: Path, key: str) -> None:
+    """As `ceph-mon --mkfs` leaves it."""
+    beside = keyring.with_name("keyring.new")
+    write(beside, f'[mon.]\n\tkey = {key}\n\tcaps mon = "allow *"\n')
+    shutil.chown(beside, "ceph", "ceph")
+    beside.rename(keyring)
+
+
 def new_key() -> str:
     """A key as Ceph has them: type, time of making, length, 16 random bytes."""
     head = struct.pack("<HIIH", 1, int(time.time()), 0, 16)
@@ -475,7 +501,7 @@ def main(step: str, *more: str) -> None:
                 "stopped it, and run again: it goes on from there"
             )
     elif step == "restart":
-        units = node.mons() + node.daemons()
+        units = list(dict.fromkeys(node.mons() + node.daemons()))
         node.restart(units)
     else:
         units = {"mons": node.mons, "daemons": node.daemons, "gateways": node.gateways}[step]()
