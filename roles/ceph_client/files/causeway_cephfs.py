@@ -1,6 +1,6 @@
 """Another ceph-fuse takes over a mount whose key was replaced; who works there does not notice.
 
-    causeway_cephfs.py renew UNIT KEYRING        where a unit's ceph-fuse began before its keyring was written
+    causeway_cephfs.py older UNIT KEYRING        says so where a unit's ceph-fuse began before its keyring
     causeway_cephfs.py take-over MOUNT COMMAND…  what the unit does to reload
 
 A ceph-fuse reads its key once. Its session outlives the key in the cluster, until a monitor starts again or
@@ -42,12 +42,10 @@ def began(process: int) -> float:
     return time.time() - ago
 
 
-def renew(unit: str, keyring: Path) -> None:
-    """Have a unit's mount taken over where its ceph-fuse has an older key. One that is down will read it."""
+def is_older(unit: str, keyring: Path) -> bool:
+    """Whether a unit's ceph-fuse has read another key. One that is down will read this one."""
     process = main_process(unit)
-    if process and began(process) < keyring.stat().st_mtime:
-        subprocess.run(("systemctl", "reload", unit), check=True)
-        print(f"{unit}: taken over by a client with the new key")
+    return bool(process) and began(process) < keyring.stat().st_mtime
 
 
 def mounts(place: Path) -> int:
@@ -116,7 +114,7 @@ def tell_systemd(process: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "renew":
-        renew(sys.argv[2], Path(sys.argv[3]))
+    if sys.argv[1] == "older":
+        print("older" * is_older(sys.argv[2], Path(sys.argv[3])))
     else:
         take_over(Path(sys.argv[2]), sys.argv[3:])
