@@ -1,5 +1,6 @@
 """Ceph clusters: what they hold and bear, by properties that hold for every declaration."""
 
+import re
 import socket
 import struct
 from concurrent.futures import ThreadPoolExecutor
@@ -301,3 +302,37 @@ def test_a_pool_goes_back_to_its_own_rule_where_that_keeps_copies_apart_otherwis
     more = {"application_metadata": {"rbd": {}}, "quota_max_bytes": 0, "crush_rule": 0}
     cluster.Wanted(ask, {}).tune(pool, found | more)
     assert asked == told
+
+
+def test_an_export_keeps_its_key_until_no_daemon_is_left_to_be_started_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A client in use learns no more from a monitor that starts once its key was replaced."""
+    folder = ROOT / "roles/ceph/files/causeway_ceph"
+    monkeypatch.syspath_prepend(str(folder))
+    cluster, given_ = load(folder / "cluster.py"), dict[str, str]()
+    admin, there, new, old = (
+        f"client.{name}" for name in ("admin", "export.there", "export.new", "export.old")
+    )
+    keyring = tmp_path / "keyring"
+    declared = ("mon.", admin, there, new)
+    keyring.write_text("".join(f'[{name}]\nkey = second\ncaps mon = "allow r"\n' for name in declared))
+    monkeypatch.setattr(cluster, "KEYRING", keyring)
+    dump = [{"entity": name, "key": "first", "caps": {"mon": "allow *"}} for name in (admin, there, old)]
+    ratios = {f"{name}_ratio": 0.9 for name in ("nearfull", "backfillfull", "full")}
+    answers = {"auth ls": {"auth_dump": dump}, "config dump": [], "osd dump": ratios}
+
+    def ask(prefix: str, inbuf: bytes = b"", **fields: Any) -> Any:
+        if prefix == "auth import":
+            name, key = re.findall(r"\[(.*)\]\s+key = (\w+)", inbuf.decode())[0]
+            given_[name] = key
+        elif prefix == "auth rm":
+            given_[fields["entity"]] = "gone"
+        return answers.get(prefix)
+
+    wanted = cluster.Wanted(ask, {"options": {}, "ratios": {}})
+    wanted.ground()
+    first = {admin: "second", there: "first", new: "second", old: "gone"}
+    assert given_ == first
+    wanted.keys_of_exports()
+    assert given_ == first | {there: "second"}

@@ -251,18 +251,37 @@ class Wanted:
     # Identities and options
 
     def ground(self) -> None:
-        """Identities with exactly their rights, and options."""
-        there = {one["entity"]: one for one in self.ask("auth ls")["auth_dump"]}
-        declared = {name: one for name, one in entities(KEYRING).items() if name != "mon."}
-        for name, one in declared.items():
-            found = there.get(name)
-            if found is None or {"key": found["key"], "caps": found["caps"]} != one:
-                self.change(f"rights of {name}", "auth import", keyring(name, one).encode())
-        for name in sorted(set(there) - set(declared)):
+        """Identities with exactly their rights, and options; an export that is there keeps its key yet."""
+        there = self.identities()
+        for name, one in declared().items():
+            kept = there.get(name) if name.startswith(EXPORTED) else None
+            self.identity(name, {**one, "key": kept["key"]} if kept else one, there)
+        for name in sorted(set(there) - set(declared())):
             if name.startswith(EXPORTED):
                 self.change(f"{name} loses its rights", "auth rm", entity=name)
         self.options()
         self.ratios()
+
+    def keys_of_exports(self) -> None:
+        """Keys of exports that were replaced, once nothing is left to be started again.
+
+        A monitor that starts after it says no more to who has the key before, so a client in use would not
+        hear of the metadata server that took over meanwhile.
+        """
+        there = self.identities()
+        for name, one in declared().items():
+            if name.startswith(EXPORTED):
+                self.identity(name, one, there)
+
+    def identities(self) -> dict[str, dict[str, Any]]:
+        """Name → key and rights, as they are."""
+        return {one["entity"]: one for one in self.ask("auth ls")["auth_dump"]}
+
+    def identity(self, name: str, one: Mapping[str, Any], there: Mapping[str, Mapping[str, Any]]) -> None:
+        """One identity's key and rights."""
+        found = there.get(name)
+        if found is None or {"key": found["key"], "caps": found["caps"]} != one:
+            self.change(f"rights of {name}", "auth import", keyring(name, one).encode())
 
     def modules(self) -> None:
         """Modules of the managers, on or off; a manager that has just begun has not said which it has."""
@@ -564,6 +583,11 @@ def attribute(files: Any, cephfs: Any, path: str, name: str) -> str:
         return "0"
 
 
+def declared() -> dict[str, dict[str, Any]]:
+    """Name → key and rights of every identity but the monitors' own."""
+    return {name: one for name, one in entities(KEYRING).items() if name != "mon."}
+
+
 def keyring(name: str, one: Mapping[str, Any]) -> str:
     """An identity as `auth import` reads it."""
     caps = ['\tcaps {} = "{}"\n'.format(*pair) for pair in sorted(one["caps"].items())]
@@ -604,6 +628,7 @@ def main(step: str, *more: str) -> None:
             wanted.filesystem()
             wanted.images()
             wanted.users()
+            wanted.keys_of_exports()
         # What a step has compared it answers for, also where another monitor's node made it.
         state = list(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
         said = {"changes": wanted.changes, "state": state, "upgrading": BEGUN in ask("config-key ls")}
