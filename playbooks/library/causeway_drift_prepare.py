@@ -10,6 +10,7 @@ import os
 import shlex
 import shutil
 import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -63,6 +64,8 @@ INSTALL = (
     "--allow-change-held-packages",
     *("-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Options::=--force-confold"),
 )
+UPDATE = ("apt-get", "update", "--quiet", "-o", "DPkg::Lock::Timeout=300")
+ADVICE = "maybe run apt-get update"
 
 
 class Preparation(Steps):
@@ -114,7 +117,7 @@ class Preparation(Steps):
         """Sealed versions, where the archive still has them; the role decides otherwise."""
         for name, version in self.todo.get("packages", {}).items():
             pin = f"{name}={version}"
-            self.run(f"installed {pin}", *INSTALL, "--allow-downgrades", pin)
+            self.install(f"installed {pin}", lambda pin=pin: ("--allow-downgrades", pin))
         for name, version in self.todo.get("updates", {}).items():
             if not self.has(name, version):
                 self.update(name, version)
@@ -128,9 +131,26 @@ class Preparation(Steps):
 
     def update(self, name: str, version: str) -> None:
         """The sealed version, else what the archive has by now; nothing is downgraded for it."""
-        sealed, words = f"{name}={version}", f"installed {name}, {version} or newer"
-        is_there = self.module.check_mode or self.command(*INSTALL, "--simulate", sealed)[0] == 0
-        self.run(words, *INSTALL, sealed if is_there else name)
+        sealed = f"{name}={version}"
+
+        def wanted() -> tuple[str]:
+            return (sealed if self.command(*INSTALL, "--simulate", sealed)[0] == 0 else name,)
+
+        self.install(f"installed {name}, {version} or newer", wanted)
+
+    def install(self, what: str, wanted: Callable[[], tuple[str, ...]]) -> None:
+        """By apt-get; as it advises itself, again with fresh lists where the archive has dropped some."""
+
+        def installed() -> None:
+            try:
+                self._succeed((*INSTALL, *wanted()))
+            except OSError as error:
+                if ADVICE not in str(error):
+                    raise
+                self._succeed(UPDATE)
+                self._succeed((*INSTALL, *wanted()))
+
+        self.attempt(what, installed)
 
     def added(self) -> None:
         """Files and keys that no task accounts for."""
@@ -184,8 +204,8 @@ class Preparation(Steps):
         """Have the package of a file of settings bring it once more; of most added files there is none."""
         owner, _, named = self.command("dpkg-query", "--search", path)[1].partition(": ")
         if named.splitlines()[:1] == [path] and " " not in owner:
-            again = (*INSTALL, "--reinstall", "-o", "Dpkg::Options::=--force-confmiss", owner)
-            self.run(f"{path}: as {owner} brings it", *again)
+            again = ("--reinstall", "-o", "Dpkg::Options::=--force-confmiss", owner)
+            self.install(f"{path}: as {owner} brings it", lambda: again)
 
     def away(self, path: str, why: str) -> None:
         """Move a path to where nothing reads it."""

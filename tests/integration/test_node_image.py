@@ -112,7 +112,7 @@ NO_PACKAGES = {"and", "ansible", "ceph", "difference", "lxc"}
 def asked_for(step: Step) -> set[str]:
     """The words in a task that installs packages, and in all variables that it reaches."""
     near = values(step.role) | dict(step.values) | (step.task.get("vars") or {})
-    found, seen = [step.task["ansible.builtin.apt"].get("name")], set[str]()
+    found, seen = [step.task["causeway_apt"].get("name")], set[str]()
     todo = words_in(found)
     while todo:
         if (name := todo.pop()) in near and name not in seen:
@@ -125,7 +125,7 @@ def asked_for(step: Step) -> set[str]:
 def test_apt_s_lists_name_what_roles_install_and_all_of_debian_after_an_update(node: str) -> None:
     """Last of those that share the node: it has all of Debian from here on."""
     roles = [path.name for path in sorted((ROOT / "roles").iterdir())]
-    tasks = [step for role in roles for step in steps(role) if "ansible.builtin.apt" in step.task]
+    tasks = [step for role in roles for step in steps(role) if "causeway_apt" in step.task]
     asked = {word for step in tasks for word in asked_for(step)}
     before = set(within(node, "apt-cache pkgnames").split())
     within(node, "apt-get --quiet=2 update")

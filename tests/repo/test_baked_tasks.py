@@ -24,10 +24,8 @@ from infra.planning.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_BAKED = {
-    ("base", "Ask the mirrors what they have"): "it installs nothing, and images know no mirror",
     ("cuda_base", "Install what kernel modules are built with"): "they are of the kernel that the host runs",
     ("grafana", "Install Grafana"): "one host of a pool has it, from a repository that no other knows",
-    ("grafana", "Install Grafana, with fresh package lists"): "likewise",
     (
         "wan_gateway",
         "Install what the role needs",
@@ -40,7 +38,7 @@ NOT_BAKED_THERE = {
 }
 """Likewise, of what is baked elsewhere: the role that includes it, and why."""
 MODULES = {
-    "ansible.builtin.apt": "packages",
+    "causeway_apt": "packages",
     "ansible.builtin.copy": "a text, by `content`: a file of the role would be no part of the image's name",
     "ansible.builtin.file": "links and directories",
     "ansible.builtin.stat": "looks only",
@@ -50,10 +48,8 @@ MODULES = {
 NEVER = ("notify", "delegate_to", "run_once", "no_log", "become_user", "async")
 """What a baked task does not say: it restarts nothing, works in the image alone, and keeps no secret."""
 UNSEEN = {
-    "base": {"Install what the role needs, with fresh package lists"},  # a rescue
     "prometheus": {"Install the package"},  # brought by an include
     "registry": {"Install HAProxy"},  # likewise
-    "roce": {"Install the tools, with fresh package lists"},  # a rescue
 }
 """Baked tasks that `--list-tasks` does not show."""
 DECLARATIONS = ("Pulumi.local.yaml", *(f"examples/{name}" for name in ("training-two-planes.yaml",)))
@@ -70,7 +66,7 @@ def package_tasks() -> Iterator[tuple[str, str, bool]]:
     for file in sorted(ROOT.glob("roles/*/tasks/**/*.yml")):
         if file.name != "leave.yml":
             for task, tagged in tasks_of(YAML(typ="safe").load(file.read_text()), tagged=False):
-                if "ansible.builtin.apt" in task:
+                if "causeway_apt" in task:
                     yield file.relative_to(ROOT / "roles").parts[0], task["name"], tagged
 
 
@@ -88,13 +84,25 @@ def test_every_package_is_baked_or_says_why_not() -> None:
     assert len(found) > 12
 
 
+def test_packages_are_installed_also_where_lists_are_outdated() -> None:
+    """By the action that fetches them then: a mirror drops a version's files once there is another one."""
+    plain = [
+        (file.relative_to(ROOT), task["name"])
+        for file in sorted(ROOT.glob("roles/*/tasks/**/*.yml"))
+        for task, _ in tasks_of(YAML(typ="safe").load(file.read_text()), tagged=False)
+        for module in ("ansible.builtin.apt", "ansible.builtin.package")
+        if task.get(module, {}).get("name") and task[module].get("state") != "absent"
+    ]
+    assert plain == []
+
+
 def test_what_a_helper_installs_is_baked_where_it_is_included() -> None:
     """What an include brings is baked only where the include has the tag as well."""
     missed = {
         (role, str(step.task["name"]))
         for role in role_order()
         for step in steps(role)
-        if "ansible.builtin.apt" in step.task and TAG in step.task.get("tags", ()) and not step.baked
+        if "causeway_apt" in step.task and TAG in step.task.get("tags", ()) and not step.baked
     }
     assert missed == NOT_BAKED_THERE.keys()
 

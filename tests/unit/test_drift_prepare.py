@@ -150,8 +150,8 @@ def test_an_attribute_is_taken_away_and_no_other(module: ModuleType, tmp_path: P
 class Archive:
     """A node's packages and what `apt-get` would do about them: names and versions, nothing real."""
 
-    def __init__(self, installed: str | None, *offered: str) -> None:
-        self.installed, self.offered = installed, offered
+    def __init__(self, installed: str | None, *offered: str, listed: tuple[str, ...] = ()) -> None:
+        self.installed, self.offered, self.listed = installed, offered, listed or offered
 
     def run_command(self, argv: list[str], **_options: Any) -> tuple[int, str, str]:
         """dpkg itself compares; the rest as apt-get's manual says."""
@@ -159,10 +159,18 @@ class Archive:
             return subprocess.run(argv, check=False).returncode, "", ""
         if argv[0] == "dpkg-query":
             return (0, f"installed {self.installed}", "") if self.installed else (1, "", "no packages found")
-        version = argv[-1].partition("=")[2] or self.offered[-1]
+        if argv[1] == "update":
+            self.listed = self.offered
+            return 0, "", ""
+        version = argv[-1].partition("=")[2] or self.listed[-1]
         older = self.installed and not at_least(version, self.installed)
-        if version not in self.offered or (older and "--allow-downgrades" not in argv):
+        if version not in self.listed or (older and "--allow-downgrades" not in argv):
             return 100, "", "E: it cannot be done"
+        if "--simulate" in argv:
+            return 0, "", ""
+        if version not in self.offered:
+            fetch = "E: Unable to fetch some archives, maybe run apt-get update or try with --fix-missing?"
+            return 100, "", fetch
         self.installed = version
         return 0, "", ""
 
@@ -194,3 +202,13 @@ def test_an_older_or_missing_package_is_brought_to_the_sealed_version_or_beyond(
 def test_a_version_that_a_task_names_comes_back_exactly(module: ModuleType) -> None:
     done, version = after(module, Archive("2", "1", "2"), packages={"x": "1"})
     assert (done, version) == (["installed x=1"], "1")
+
+
+@pytest.mark.parametrize("before", [None, "1"])
+def test_where_lists_name_what_the_archive_has_no_more_they_are_fetched(
+    module: ModuleType, before: str | None
+) -> None:
+    outdated = Archive(before, "3", listed=("2",))
+    assert after(module, outdated, updates={"x": "2"}) == (["installed x, 2 or newer"], "3")
+    gone = Archive(before, "3", listed=("2",))
+    assert after(module, gone, packages={"x": "2"}) == ([], before), "the role decides"

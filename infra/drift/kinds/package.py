@@ -176,6 +176,7 @@ KINDS = (
         {"installed": is_flag, "version": is_version, "hold": is_flag},
         modules={
             "ansible.builtin.apt": packages,
+            "causeway_apt": packages,
             "ansible.builtin.package": packages,
             "ansible.builtin.dpkg_selections": selections,
         },
