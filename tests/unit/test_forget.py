@@ -4,6 +4,7 @@ import re
 from argparse import Namespace
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -263,9 +264,10 @@ def test_what_a_manager_cannot_tell_yet_is_asked_again_and_what_is_refused_is_no
 ) -> None:
     """By the status of librados: -EAGAIN is no refusal."""
     answers: dict[int, type[Exception]] = {-11: ceph.NotYetError, -22: ceph.RefusedError}
+    told = import_module("asked").Cluster._told
     for status, kind in answers.items():
         with pytest.raises(kind, match="ceph osd safe-to-destroy: unknown") as refused:
-            ceph.Cluster._told(None, lambda *_, s=status: (s, b"", "unknown"), "osd safe-to-destroy", b"", {})
+            told(None, lambda *_, s=status: (s, b"", "unknown"), "osd safe-to-destroy", b"", {})
         assert type(refused.value) is kind
 
 

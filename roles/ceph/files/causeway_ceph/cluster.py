@@ -19,13 +19,11 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from asked import (
     ADMIN,
     PATIENCE_S,
-    Cluster,
     NotYetError,
     OtherKeyError,
     RefusedError,
@@ -35,12 +33,12 @@ from asked import (
     settings,
     wait,
 )
-from state import EXPORTED, KEYRING, STATES, USERS, USERS_AT, apart, full_ratios
+from pools import Pools
+from state import EXPORTED, KEYRING, STATES, USERS, USERS_AT, full_ratios
 from upgrade import BEGUN
 
 USER = "export."
 """How their names begin: one that is no longer declared is barred."""
-PARALLEL = 16
 RETURN_S = 120
 """How long OSDs that are down may take to come back where others are to be drained."""
 KIB_PER_GIB = 1 << 20
@@ -49,20 +47,8 @@ UNDECIDED = {"creating", "peering", "activating"}
 """States of placement groups, as docs/rados/operations/pg-states.rst of Ceph has them."""
 
 
-class Wanted:
+class Wanted(Pools):
     """The declared cluster, held against the one that is there."""
-
-    def __init__(self, ask: Cluster, wanted: Mapping[str, Any], dry_run: bool = False) -> None:
-        self.ask = ask
-        self.wanted = wanted
-        self.dry_run = dry_run
-        self.changes: list[str] = []
-
-    def change(self, what: str, prefix: str, inbuf: bytes = b"", **fields: Any) -> None:
-        """Note a change, and make it by a command unless nothing is to be changed."""
-        self.changes.append(what)
-        if not self.dry_run:
-            self.ask(prefix, inbuf, **fields)
 
     # Hosts that are about to go
 
@@ -316,109 +302,6 @@ class Wanted:
         for name, ratio in self.wanted["ratios"].items():
             if there[name] != ratio:
                 self.change(f"{name} ratio", f"osd set-{name}-ratio", ratio=ratio)
-
-    # Pools
-
-    def pools(self) -> None:
-        """Every pool with its rule, copies, number of placement groups and quota.
-
-        Side by side: the monitors take a second for each change, and take many in one.
-        """
-        there = self.there()
-        with ThreadPoolExecutor(PARALLEL) as threads:
-            list(threads.map(lambda pool: self.pool(pool, pool["name"] in there), self.wanted["pools"]))
-        # The managers' own pool is made before anybody can say how.
-        if ".mgr" in there:
-            self.copies(there[".mgr"], self.wanted["mgr_replicas"])
-
-    def pool(self, pool: Mapping[str, Any], there: bool) -> None:
-        """One pool."""
-        self.rule(pool)
-        if not there:
-            self.make(pool)
-        if found := self.there().get(pool["name"]):
-            self.tune(pool, found)
-
-    def there(self) -> dict[str, dict[str, Any]]:
-        """Name → pool, as it is."""
-        return {pool["pool_name"]: pool for pool in self.ask("osd pool ls", detail="detail")}
-
-    def rule(self, pool: Mapping[str, Any]) -> None:
-        """Where the copies of a pool go."""
-        domain, device_class = self.wanted["failure_domain"], pool.get("device_class") or ""
-        if pool.get("k"):
-            profile = {
-                "k": str(pool["k"]),
-                "m": str(pool["m"]),
-                "crush-failure-domain": domain,
-                **({"crush-device-class": device_class} if device_class else {}),
-            }
-            if pool["name"] not in self.ask("osd erasure-code-profile ls"):
-                words = ["{}={}".format(*pair) for pair in profile.items()]
-                prefix = "osd erasure-code-profile set"
-                self.change("profile of {}".format(pool["name"]), prefix, name=pool["name"], profile=words)
-        elif pool["name"] not in self.ask("osd crush rule ls"):
-            fields = {"name": pool["name"], "root": "default", "type": domain}
-            if device_class:
-                fields["class"] = device_class
-            self.change("rule of {}".format(pool["name"]), "osd crush rule create-replicated", **fields)
-
-    def make(self, pool: Mapping[str, Any]) -> None:
-        """A pool, as the declaration has it."""
-        fields = {"pool": pool["name"], "pg_num": pool["pg_num"], "autoscale_mode": "off"}
-        if pool.get("k"):
-            fields.update(pool_type="erasure", erasure_code_profile=pool["name"])
-        else:
-            fields.update(pool_type="replicated", rule=pool["name"], size=pool["replicas"])
-        self.change("pool {} made".format(pool["name"]), "osd pool create", **fields)
-
-    def tune(self, pool: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-        """What of a pool can be changed while it is in use."""
-        name = pool["name"]
-        if pool.get("k"):
-            self.copies(found, pool["k"] + pool["m"], pool["k"] + 1)
-            if "ec_overwrites" not in found["flags_names"]:
-                self.set(name, "allow_ec_overwrites", "true")
-        else:
-            self.copies(found, pool["replicas"], pool["min_replicas"])
-        if found["pg_autoscale_mode"] != "off":
-            self.set(name, "pg_autoscale_mode", "off")
-        if found["pg_num_target"] != pool["pg_num"]:
-            self.set(name, "pg_num", str(pool["pg_num"]))
-        rules = {rule["rule_id"]: rule for rule in self.ask("osd crush rule dump")}
-        own = [apart(rule) for rule in rules.values() if rule["rule_name"] == name]
-        # It has none of its own where the pool was made by somebody, or in check mode.
-        if own and own != [apart(rules[found["crush_rule"]])]:
-            self.set(name, "crush_rule", name)
-        if pool["application"] not in found["application_metadata"]:
-            fields = {"pool": name, "app": pool["application"]}
-            self.change(
-                "{} is for {}".format(name, pool["application"]), "osd pool application enable", **fields
-            )
-        quota = pool.get("quota_bytes") or 0
-        if found["quota_max_bytes"] != quota:
-            fields = {"pool": name, "field": "max_bytes", "val": str(quota)}
-            self.change(f"quota of {name}", "osd pool set-quota", **fields)
-
-    def copies(self, found: Mapping[str, Any], size: int, least: int | None = None) -> None:
-        """How many copies a pool has, and how many of them a write needs."""
-        least = least or max(size - 1, 1)
-        # Fewer copies than a write needs would stop every write in between.
-        order = (
-            [("min_size", least), ("size", size)]
-            if least <= found["size"]
-            else [("size", size), ("min_size", least)]
-        )
-        for variable, value in order:
-            if found[variable] != value:
-                self.set(found["pool_name"], variable, str(value))
-
-    def set(self, pool: str, variable: str, value: str) -> None:
-        """One variable of a pool."""
-        fields = {"pool": pool, "var": variable, "val": value}
-        if variable == "size" and value == "1":
-            fields["yes_i_really_mean_it"] = True
-        self.change(f"{variable} of {pool}", "osd pool set", **fields)
 
     # What is exported
 
