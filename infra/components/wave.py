@@ -24,7 +24,8 @@ from infra.components.leaving import (
 )
 from infra.converge.runner import run_playbook
 from infra.drift.findings import HostReport
-from infra.drift.manifest import forget_host, not_sealed, remember_identity
+from infra.drift.leave import in_words
+from infra.drift.manifest import PARTS, forget_host, not_sealed, remember_identity
 from infra.drift.scan import scan_stack
 from infra.errors import CausewayError
 from infra.files import write_file
@@ -75,6 +76,9 @@ class ConfigurationLifecycle(Lifecycle):
             silent += self._take_leave(inputs, leaving)
         if due := without_successors(due, waiting):
             silent += self._converge(inputs, due)
+            # What roles make no more is known once they ran.
+            if parts := _parts(inputs):
+                silent += self._take_leave(inputs, parts)
         if contract := standing_contract(inputs["stack"]):
             forget_left_behind(contract, say)
             forget_gone(contract, say, inputs["leave"])
@@ -99,7 +103,7 @@ class ConfigurationLifecycle(Lifecycle):
         for leaving in _leaving(properties):
             for name, roles in leaving.items():
                 found[name] = NOT_CURRENT
-                sentences.append(f"{name}: {', '.join(roles)} is to leave")
+                sentences.append(f"{name}: {', '.join(map(in_words, roles))} is to leave")
         if contract := standing_contract(properties["stack"]):
             sentences += [
                 f"{name}: is gone, and others have yet to forget it" for name in gone_nodes(contract)
@@ -140,7 +144,7 @@ class ConfigurationLifecycle(Lifecycle):
         for name, roles in leaving.items():  # a role that is declared again is to run again
             taken = _taken(inputs, name)
             _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
-        counts = (f"{role} from {len(hosts)}" for role, hosts in by_role(leaving, leaving).items())
+        counts = (f"{in_words(role)} from {len(hosts)}" for role, hosts in by_role(leaving, leaving).items())
         print(f"leaving: {', '.join(counts)}", flush=True)
         result = take_leave(stack, leaving, f"leave-{inputs['wave']}", say)
         if any(host.state == "failed" for host in result.hosts.values()):
@@ -276,6 +280,13 @@ def _leaving(properties: Properties) -> tuple[dict[str, list[str]], dict[str, li
     # The state of an older version names no roles, and no consent.
     roles = {name: host["roles"] for name, host in properties["hosts"].items() if "roles" in host}
     return leaving_roles_of(properties["stack"], roles, properties.get("leave") or {})
+
+
+def _parts(properties: Properties) -> dict[str, list[str]]:
+    """Host → what its roles made, and make no more."""
+    leaving, _waiting = _leaving(properties)
+    found = {name: [role for role in roles if role.endswith(PARTS)] for name, roles in leaving.items()}
+    return {name: roles for name, roles in found.items() if roles}
 
 
 def _what_runs(due: Mapping[str, Sequence[str]]) -> Iterator[str]:

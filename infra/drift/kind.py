@@ -40,6 +40,8 @@ class Task:
     result: Mapping[str, Any]
     changed: bool = False
     handler: bool = False
+    declared: bool = False
+    """What it makes depends on the declaration alone: what it makes no more goes."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra import ROOT
 from infra.drift.kinds import kind_of
-from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.manifest import PARTS, Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal
 from infra.drift.seal import AT_ONCE, store_copy
 from infra.drift.trip import TripError, Trips
@@ -68,8 +68,16 @@ def leaving_roles(manifest: Manifest, declared: Collection[str], named: Collecti
     return sorted(leave, key=order.index, reverse=True)
 
 
+def in_words(role: str) -> str:
+    """A role that leaves, or the parts of one that stays."""
+    return f"what {role.removesuffix(PARTS)} makes no more" if role.endswith(PARTS) else role
+
+
 def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
-    """What the leaving roles govern and no other does; what others govern, and what of it they shared."""
+    """What the leaving roles govern and no other does; what others govern, and what of it they shared.
+
+    Of a role that stays, what it makes no more is a part, and was what it was before that role.
+    """
     going = set(leave)
     others = {
         (entry.kind, entry.key)
@@ -79,8 +87,9 @@ def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
     }
     things: dict[tuple[str, str], dict[str, Any]] = {}
     handed: dict[tuple[str, str], list[str]] = {}
-    for role in leave:
-        for entry in manifest.roles[role].entries:
+    for name in leave:
+        role = name.removesuffix(PARTS)
+        for entry in manifest.roles[name].entries:
             at = (entry.kind, entry.key)
             if at in others:
                 handed.setdefault(at, []).append(role)
@@ -89,7 +98,8 @@ def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
             else:
                 things[at] = {"kind": entry.kind, "key": entry.key, "want": entry.want, "roles": [role]}
     return {
-        "roles": list(leave),
+        "roles": [name for name in leave if not name.endswith(PARTS)],
+        "parts": [name for name in leave if name.endswith(PARTS)],
         "things": list(things.values()),
         "staying": sorted(map(list, others)),
         "handed": [[*at, roles] for at, roles in handed.items()],

@@ -20,6 +20,8 @@ from infra.stack import stack_dir
 
 SCHEMA_VERSION = 1
 NODE_COPY = "/var/lib/causeway/manifest.json"
+PARTS = ".parts"
+"""Ends the name under which a record keeps what a role made and makes no more, until that has left."""
 
 
 class _Part(BaseModel):
@@ -30,6 +32,7 @@ class Entry(_Part):
     """One sealed fact. `want`: aspect → value; `how`: what the probe must know; `text`: a kept text.
 
     `tasks`: all that govern it, `task` is the last of them; empty where it was sealed before they were kept.
+    `part`: it goes once the role makes it no more.
     """
 
     kind: str
@@ -39,6 +42,7 @@ class Entry(_Part):
     want: dict[str, Any]
     how: dict[str, Any] = Field(default_factory=dict)
     handler: bool = False
+    part: bool = False
     text: str | None = None
 
 
@@ -98,7 +102,11 @@ class Manifest(_Part):
     def node_copy(self) -> bytes:
         """What the node keeps of it: enough to compare, nothing to show."""
         declared = {role: part for role, part in self.roles.items() if part.declared}
-        of_part: dict[str, Any] = {"declared": True, "tasks": True, "entries": {"__all__": {"text", "tasks"}}}
+        of_part: dict[str, Any] = {
+            "declared": True,
+            "tasks": True,
+            "entries": {"__all__": {"text", "tasks", "part"}},
+        }
         kept = self.model_copy(update={"roles": declared})
         data = kept.model_dump(mode="json", exclude={"identity": True, "roles": {"__all__": of_part}})
         return json.dumps(data, sort_keys=True, separators=(",", ":")).encode() + b"\n"

@@ -14,6 +14,7 @@ from infra.drift.journal import Change, noted_changes
 from infra.drift.kind import governed_aspects
 from infra.drift.kinds import kind_of, known_keys
 from infra.drift.manifest import (
+    PARTS,
     Entry,
     Manifest,
     RoleManifest,
@@ -76,6 +77,7 @@ def entry_of(stack: str, claim: Record, found: Mapping[str, Any]) -> Entry:
         want=want,
         how=how,
         handler=claim["handler"],
+        part=claim.get("part", False),
         text=keep_text(stack, text) if text is not None and "digest" in want else None,
     )
 
@@ -200,6 +202,7 @@ class HostSeal:
         for role, record in self.records.items():
             self._file(role, record, sealed[role], problems[role])
         self._share(sealed)
+        self._part_with()
         self._hand_over(before)
         for role, part in self.manifest.roles.items():
             part.declared = role in self.inputs
@@ -330,14 +333,16 @@ class HostSeal:
             new.entries = [_with_tasks_of(stays, entry) for entry in entries]
             new.entries += [entry for entry in stays if (entry.kind, entry.key) not in recorded]
             known = {(entry.kind, entry.key) for entry in new.entries}
-            new.entries += [
+            rest = [entry for entry in kept if (entry.kind, entry.key) not in known]
+            still = [
                 entry
-                for entry in kept
-                if (entry.kind, entry.key) not in known
-                and (
-                    (entry.handler and entry.task in record["handlers"])
-                    or (role, entry.kind, entry.key) in self.disputed
-                )
+                for entry in rest
+                if (entry.handler and entry.task in record["handlers"])
+                or (role, entry.kind, entry.key) in self.disputed
+            ]
+            new.entries += still
+            self.manifest.roles.setdefault(role + PARTS, RoleManifest(sealed_at=_now())).entries += [
+                entry for entry in rest if entry.part and entry not in still
             ]
             new.inputs, new.tasks = self.inputs.get(role, ""), dict(self.tasks_of(role))
             new.sealed_at = None if problems else _now()
@@ -346,6 +351,21 @@ class HostSeal:
             new.inputs, new.tasks = old.inputs, old.tasks
             new.sealed_at = None if problems else old.sealed_at
         self.manifest.roles[role] = new
+
+    def _part_with(self) -> None:
+        """Keep of what roles make no more what no role governs, once each."""
+        roles = self.manifest.roles
+        governed = {
+            (entry.kind, entry.key)
+            for role, part in roles.items()
+            if not role.endswith(PARTS)
+            for entry in part.entries
+        }
+        for role in [role for role in roles if role.endswith(PARTS)]:
+            left = {(entry.kind, entry.key): entry for entry in roles[role].entries}
+            roles[role].entries = [entry for at, entry in left.items() if at not in governed]
+            if not roles[role].entries:
+                del roles[role]
 
     def _share(self, sealed: Mapping[str, list[Entry]]) -> None:
         """One truth per thing on a host: what was sealed now replaces what another role sealed of it."""

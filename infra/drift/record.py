@@ -112,6 +112,7 @@ def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) 
         "untouched": sorted(left or ()),
         "changed": task.changed or bool(before and before["changed"]),
         "handler": task.handler and (before is None or before["handler"]),
+        "part": task.declared or bool(before and before["part"]),
     }
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
 from infra.drift.kinds import known_keys
-from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, kept_text, load_manifest
+from infra.drift.manifest import NODE_COPY, PARTS, Entry, Manifest, RoleManifest, kept_text, load_manifest
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips, failure_of
 from infra.errors import BadInputError
@@ -168,7 +168,7 @@ class Scanner:
                 report.roles[role].uncovered = [task.task for task in part.uncovered]
         given_up = manifest.roles.keys() - self.inputs[report.host].keys()
         for role in sorted(given_up.intersection(self.roles or given_up)):
-            report.roles[role] = RoleReport("orphaned", notes=[what_it_left(manifest.roles[role])])
+            report.roles[role] = RoleReport("orphaned", notes=[what_it_left(role, manifest.roles[role])])
 
     async def _take(
         self,
@@ -229,11 +229,13 @@ def known_to(manifest: Manifest) -> dict[str, list[str]]:
     return known_keys((entry.kind, entry.key) for part in parts for entry in part.entries)
 
 
-def what_it_left(part: RoleManifest) -> str:
-    """In words, what a role that is no longer declared made; whether it is still there was not looked at."""
+def what_it_left(role: str, part: RoleManifest) -> str:
+    """In words, what a role made that is no longer declared, or that makes it no more; whether it is still
+    there was not looked at."""
     keys = {kind: [entry.key for entry in part.entries if entry.kind == kind] for kind in ("unit", "file")}
     units = f"the units {', '.join(keys['unit'])}" if keys["unit"] else "no unit"
-    return f"no longer declared; it left {units} and {len(keys['file'])} files"
+    why = "made no more" if role.endswith(PARTS) else "no longer declared"
+    return f"{why}; it left {units} and {len(keys['file'])} files"
 
 
 def _require(contract: Contract, hosts: list[str], roles: Sequence[str], known: set[str]) -> None:

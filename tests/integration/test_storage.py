@@ -105,8 +105,8 @@ os.rename("/run/last.new", "/run/last")
 """
 
 
-def declaration(checkout: Checkout, spare: int = 0, **more: Any) -> dict[str, Any]:
-    """Three nodes with Ceph, and SPARE more of another pool of storage nodes."""
+def declaration(checkout: Checkout, spare: int = 0, *, old: bool = True, **more: Any) -> dict[str, Any]:
+    """Three nodes with Ceph, SPARE more in another pool of such nodes. OLD: with an export called so."""
     tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"gpu": 2, "storage": 3})
     tokyo["pools"] += [{"name": "spare", "role": "storage", "count": spare}] if spare else []
     storage = {
@@ -118,6 +118,7 @@ def declaration(checkout: Checkout, spare: int = 0, **more: Any) -> dict[str, An
         "osd_memory_gib": 0.875,
         "exports": [
             {"kind": "cephfs", "name": "datasets"},
+            *[{"kind": "cephfs", "name": "old"}] * old,
             {"kind": "cephfs", "name": "cold", "quota_gib": 0.25, "erasure": {"k": 2, "m": 1}},
             {"kind": "rbd", "name": "scratch"},
             {"kind": "rgw", "name": "objects", "quota_gib": 0.02},
@@ -232,7 +233,7 @@ def test_keys_are_replaced_under_writes(checkout: Checkout) -> None:
         checkout.on_node(node, "cp", "--archive", NOW, OLD)
     start_writing(checkout, folder)
     write_on(checkout, "holder", "/run/held", HOLD, f"{FOLDER}/held")
-    assert replace_keys(checkout) == {*USES, "mgr", "mds", "osd", "rgw"}
+    assert replace_keys(checkout) == {*USES, "export.old", "mgr", "mds", "osd", "rgw"}
     wrote = stop_writing(checkout)
     assert checkout.on_node(WRITER, "cat", "/run/held") == "True"
     assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
@@ -428,11 +429,27 @@ def test_a_role_that_leaves_a_node_hands_over_what_it_holds_there_and_comes_back
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 
 
+def left_of(checkout: Checkout, export: str) -> list[str]:
+    """What a node that uses the storage has of an export."""
+    units, files = "/etc/systemd/system/causeway-cephfs-train-{0}.service", "/etc/ceph/train.*.{0}.keyring"
+    named = (
+        f"ls -d {units} {files} /mnt/train/{{0}} 2>/dev/null; pgrep -fl 'ceph-fuse.*export.{{0}} ' || true"
+    )
+    return checkout.on_node(READER, "sh", "-c", named.format(export)).splitlines()
+
+
 def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes(checkout: Checkout) -> None:
+    """With it goes an export: nodes keep nothing of that one, and all of the others."""
+    datasets, old = (len(left_of(checkout, name)) for name in ("datasets", "old"))
+    assert datasets == old > 3
     wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
     watch_fourth(checkout)
-    checkout.declare(declaration(checkout))
-    handed_over(checkout, checkout.up())
+    checkout.declare(declaration(checkout, old=False))
+    said = checkout.up()
+    handed_over(checkout, said)
+    assert "what ceph_client makes no more from 2" in said
+    assert left_of(checkout, "old") == []
+    assert len(left_of(checkout, "datasets")) == datasets
     assert set(checkout.instances()) == {*NODES, WRITER, READER}
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 

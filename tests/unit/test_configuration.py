@@ -13,6 +13,7 @@ from infra.components.wave import ConfigurationLifecycle
 from infra.converge.progress import HostResult
 from infra.converge.runner import RunResult
 from infra.drift.findings import Difference, HostReport, RoleReport
+from infra.drift.manifest import Manifest, RoleManifest
 from infra.errors import CausewayError
 from infra.inventory.roles import ORDER
 from infra.inventory.steps import read_yaml
@@ -100,6 +101,36 @@ def test_a_role_runs_where_its_inputs_changed_and_nowhere_else(playbooks: Playbo
     ensure(changed)
     assert playbooks.runs[1:] == [list(HOSTS[1:])]
     assert playbooks.roles[1:] == [{"base": list(HOSTS[1:]), "consul": ["tokyo-gpu-1"]}]
+
+
+def test_what_roles_make_no_more_leaves_in_the_same_run(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    took: list[dict[str, list[str]]] = []
+    records = {name: Manifest(host=name, roles={"consul": RoleManifest()}) for name in HOSTS}
+    monkeypatch.setattr(leaving, "load_manifest", lambda _stack, host: records[host])
+
+    def run(playbook: str, **arguments: Any) -> RunResult:
+        result = playbooks(playbook, **arguments)
+        records[HOSTS[1]].roles["consul.parts"] = RoleManifest(declared=False)
+        return result
+
+    def take(_stack: str, leave: dict[str, list[str]], *_: Any) -> RunResult:
+        took.append(leave)
+        for name in leave:
+            del records[name].roles["consul.parts"]
+        return RunResult({name: HostResult("ok") for name in leave}, Path("log"), 1.0)
+
+    monkeypatch.setattr(component, "run_playbook", run)
+    monkeypatch.setattr(component, "take_leave", take)
+    ensure(wave())
+    assert took == [{HOSTS[1]: ["consul.parts"]}]
+    assert told(wave()) == []
+    records[HOSTS[2]].roles["consul.parts"] = RoleManifest(declared=False)  # a run that was killed left it
+    assert told(wave()) == [f"{HOSTS[2]}: what consul makes no more is to leave"]
+    ensure(wave())
+    assert took[1:] == [{HOSTS[2]: ["consul.parts"]}]
+    assert playbooks.runs == [list(HOSTS)]
 
 
 def test_a_changed_role_touches_every_host_and_no_other_role(playbooks: Playbooks) -> None:

@@ -464,6 +464,23 @@ def test_a_whole_run_keeps_what_it_left_out_and_nothing_else_that_it_did_not_mee
     assert b"make /a" not in made.manifest.node_copy().replace(b'"task":"make /a"', b"")
 
 
+def test_what_a_marked_task_makes_no_more_waits_to_leave_unless_a_role_has_it_again() -> None:
+    marked = {key: claim("file", key, part=True) for key in ("/b", "/c")}
+    every = (claim("file", "/a"), claim("file", "/d"), *marked.values())
+    seal({"base": record(*every)}, *[FOUND] * len(every))
+    seal({"base": record(claim("file", "/a"), whole=False)}, FOUND)
+    assert ("file", "/b") in wants(), "a run in part says nothing of the rest"
+    made = seal({"base": record(claim("file", "/a"))}, FOUND)
+    assert wants() == {("file", "/a"): FOUND}
+    assert wants("base.parts") == {("file", "/b"): FOUND, ("file", "/c"): FOUND}
+    assert b"/b" not in made.manifest.node_copy()
+    assert list(not_sealed("s", ["node"])) == []
+    seal({"more": record(marked["/c"])}, FOUND)
+    assert wants("base.parts") == {("file", "/b"): FOUND}
+    made = seal({"base": record(claim("file", "/a"), marked["/b"])}, FOUND, FOUND)
+    assert "base.parts" not in made.manifest.roles
+
+
 def test_a_run_in_part_does_not_make_up_what_an_older_manifest_does_not_know() -> None:
     seal({"base": record(claim("file", "/etc/x", tasks=[]))}, FOUND)
     seal({"base": record(claim("file", "/etc/x"), whole=False)}, FOUND)

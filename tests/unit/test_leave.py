@@ -337,6 +337,17 @@ def test_what_leaves_is_what_no_other_role_has(parts: dict[str, list[str]], data
     )
 
 
+def test_a_part_leaves_as_its_role_had_it_and_the_role_stays() -> None:
+    part = RoleManifest(entries=entries("/etc/b", "/etc/c"), declared=False)
+    roles = {"consul": RoleManifest(entries=entries("/etc/a", "/etc/c")), "consul.parts": part}
+    manifest = Manifest(host="n", roles=roles)
+    assert leaving_roles(manifest, ["base", "consul"]) == ["consul.parts"]
+    plan = host_plan(manifest, ["consul.parts"])
+    assert (plan["roles"], plan["parts"], plan["polite"]) == ([], ["consul.parts"], [])
+    assert [(thing["key"], thing["roles"]) for thing in plan["things"]] == [("/etc/b", ["consul"])]
+    assert leaving_roles(manifest, ["base"]) == ["consul.parts", "consul"]
+
+
 def test_the_last_in_the_order_of_roles_leaves_first_and_base_never_by_itself() -> None:
     parts = {role: RoleManifest() for role in ("base", "consul", "prometheus", "of_another_version")}
     manifest = Manifest(host="n", roles=parts)

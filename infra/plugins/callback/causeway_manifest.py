@@ -87,6 +87,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
                 result=outcome,
                 changed=bool(outcome.get("changed")),
                 handler=type(task).__name__ == "Handler",
+                declared=bool(task.get_vars().get("causeway_declared")),
             )
             governed = self.recorder.take(host, name, done, is_read=_is_read(result), declared=declared)
             if done.changed:
