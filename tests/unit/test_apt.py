@@ -57,7 +57,7 @@ def test_where_lists_are_outdated_they_are_fetched_and_what_is_said_then_counts(
     for second in (DONE, {"failed": True, "msg": "still not"}):
         asked, again, result = installed([said | {"failed": True}, second], name="x", state="latest")
         assert asked == {**PLUGIN.DEFAULTS, "name": "x", "state": "latest"}
-        assert again == asked | {"update_cache": True}
+        assert again == asked | {"update_cache": True, "cache_valid_time": 0}
         assert result == second
 
 

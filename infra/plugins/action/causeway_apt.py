@@ -39,7 +39,8 @@ class ActionModule(ActionBase):  # type: ignore[misc] # ansible has no types
         asked = {**DEFAULTS, **self._task.args}
         said = self._install(asked, task_vars)
         if is_outdated(said) and not said.get("cache_updated"):
-            said = self._install({**asked, "update_cache": True}, task_vars)
+            # With a time for which lists are good the module would not fetch them.
+            said = self._install({**asked, "update_cache": True, "cache_valid_time": 0}, task_vars)
         return result | said
 
     def _install(self, asked: Mapping[str, Any], task_vars: Mapping[str, Any] | None) -> dict[str, Any]:
