@@ -1,12 +1,16 @@
 """What every boot, login and program goes by."""
 
 import os
+import struct
 import subprocess
 from hashlib import md5
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.drift.kinds import KINDS, known_keys
 from infra.drift.looks import Look
@@ -289,15 +293,19 @@ def test_what_python_runs_before_any_program_is_found(
     assert surroundings.pythons_first() == sorted(map(str, expected))
 
 
+@given(numbers=st.lists(st.sampled_from([0, 1, 0x2F, 0x412F, 0x2F2F, 0x2F00]) | st.integers(0, 2**32 - 1)))
 def test_places_that_the_loaders_cache_has_beside_the_systems_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
 ) -> None:
-    cache = tmp_path / "cache"
-    monkeypatch.setattr(surroundings, "LOADERS_CACHE", str(cache))
-    assert surroundings.cached_folders() == []
-    names = ("libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1", "/srv/lib/libz.so.1", "/srv/lib/libm.so.6")
-    cache.write_bytes(b"glibc-ld.so.cache1.1\0\1/\0" + b"\0".join(name.encode() for name in names) + b"\0")
-    assert surroundings.cached_folders() == ["/srv/lib"]
+    """NUMBERS: of the entries, as glibc has them before the names (sysdeps/generic/dl-cache.h)."""
+    cache = tmp_path_factory.mktemp("loader") / "cache"
+    with patch.object(surroundings, "LOADERS_CACHE", str(cache)):
+        assert surroundings.cached_folders() == []
+        own = ("libz.so.1", "/lib/x86_64-linux-gnu/libz.so.1", "/usr/lib/libc.so.6")
+        head = b"glibc-ld.so.cache1.1" + struct.pack(f"<{len(numbers)}I", *numbers) + b"\0"
+        for more, found in ((), []), (("/srv/lib/libz.so.1", "/srv/lib/libm.so.6"), ["/srv/lib"]):
+            cache.write_bytes(head + b"\0".join(name.encode() for name in (*own, *more)) + b"\0")
+            assert surroundings.cached_folders() == found
 
 
 def test_what_services_are_started_with_counts_but_for_what_others_compare(

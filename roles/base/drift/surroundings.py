@@ -182,7 +182,9 @@ def read_by_units(node: Look) -> list[str]:
 def cached_folders() -> list[str]:
     """Where the loader finds libraries beside the system's own places, whatever ld.so.conf says by now."""
     data = bytes_of(LOADERS_CACHE) if os.path.isfile(LOADERS_CACHE) else b""
-    folders = {os.fsdecode(part.rpartition(b"/")[0]) for part in data.split(b"\0") if part[:1] == b"/"}
+    # Before the names stand numbers, any of whose bytes may look like the beginning of a path.
+    paths = (part.rpartition(b"/") for part in data.split(b"\0") if part[:1] == b"/")
+    folders = {os.fsdecode(folder) for folder, _, name in paths if b".so" in name}
     return sorted(folder for folder in folders if not folder.startswith(LIBRARIES))
 
 
