@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -307,3 +308,27 @@ def test_a_gpu_that_cannot_be_divided_is_no_silent_success(tmp_path: Path) -> No
     machine = Machine(tmp_path, [["[N/A]", []]])
     assert "cannot be divided" in machine.apply("1g.10gb", 7)
     assert machine.changes == []
+
+
+@pytest.mark.parametrize(
+    "said", ["E: Unable to fetch some archives, maybe run apt-get update", "E: no space"]
+)
+def test_where_the_archive_has_dropped_something_the_lists_are_fetched_and_it_is_tried_again(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load(ROLE / "library" / "causeway_cuda_base.py")
+    monkeypatch.setattr(module, "ARCHIVES", tmp_path / "archives")
+    ran: list[str] = []
+
+    def run_command(argv: list[str], **_: Any) -> tuple[int, str, str]:
+        ran.append("update" if "update" in argv else "install")
+        return (0, "", "") if "update" in ran else (100, "", said)
+
+    node = module.Node(SimpleNamespace(run_command=run_command))
+    if "maybe" in said:
+        node.install({"nvidia-smi": "580.2-1"}, [])
+        assert ran == ["install", "update", "install"]
+    else:
+        with pytest.raises(module.BrokenError, match="no space"):
+            node.install({"nvidia-smi": "580.2-1"}, [])
+        assert ran == ["install"]

@@ -119,7 +119,19 @@ class Node:
         words += [f"{name}-" for name in gone]
         keep = ("-o", f"Dir::Cache::Archives={ARCHIVES}", "-o", "APT::Keep-Downloaded-Packages=true")
         (ARCHIVES / "partial").mkdir(mode=0o755, parents=True, exist_ok=True)
-        self.run(*APT, *keep, "install", *sorted(words))
+        command = (*APT, *keep, "install", *sorted(words))
+        try:
+            self.run(*command)
+        except BrokenError as error:
+            # What comes along for others the archive may have dropped for something newer.
+            if "maybe run apt-get update" not in str(error):
+                raise
+            self.update()
+            self.run(*command)
+
+    def update(self) -> None:
+        """Fetch the lists of the sources."""
+        self.run("apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", "update")
 
     def archive(self, name: str, version: str) -> str | None:
         """The kept archive of a version."""
@@ -299,7 +311,7 @@ def _targets(node: Node, wanted: cuda.Wanted) -> tuple[dict[str, str], list[str]
     names = sorted({*wanted.packages, *wanted.bound(installed)})
     targets, missing = wanted.targets(installed, node.offered(names))
     if missing and not node.module.check_mode:
-        node.run("apt-get", "--quiet", "-o", "DPkg::Lock::Timeout=300", "update")
+        node.update()
         targets, missing = wanted.targets(installed, node.offered(names))
     return targets, missing
 
