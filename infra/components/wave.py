@@ -1,7 +1,7 @@
 """A wave: the roles on the hosts of some regions, and the scan of what they made true."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class ConfigurationLifecycle(Lifecycle):
         if due := without_successors(due, waiting):
             silent += self._converge(inputs, due)
             # What roles make no more is known once they ran.
-            if parts := _parts(inputs):
+            if parts := _parts(inputs, due):
                 silent += self._take_leave(inputs, parts)
         if contract := standing_contract(inputs["stack"]):
             forget_left_behind(contract, say)
@@ -282,9 +282,10 @@ def _leaving(properties: Properties) -> tuple[dict[str, list[str]], dict[str, li
     return leaving_roles_of(properties["stack"], roles, properties.get("leave") or {})
 
 
-def _parts(properties: Properties) -> dict[str, list[str]]:
-    """Host → what its roles made, and make no more."""
-    leaving, _waiting = _leaving(properties)
+def _parts(properties: Properties, ran: Collection[str]) -> dict[str, list[str]]:
+    """Host → what its roles made, and make no more. RAN: the hosts on which roles ran."""
+    hosts = {name: properties["hosts"][name] for name in ran}
+    leaving, _waiting = _leaving({**properties, "hosts": hosts})
     found = {name: [role for role in roles if role.endswith(PARTS)] for name, roles in leaving.items()}
     return {name: roles for name, roles in found.items() if roles}
 
