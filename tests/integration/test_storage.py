@@ -433,7 +433,7 @@ def left_of(checkout: Checkout, export: str) -> list[str]:
     """What a node that uses the storage has of an export."""
     units, files = "/etc/systemd/system/causeway-cephfs-train-{0}.service", "/etc/ceph/train.*.{0}.keyring"
     named = (
-        f"ls -d {units} {files} /mnt/train/{{0}} 2>/dev/null; pgrep -fl 'ceph-fuse.*export.{{0}} ' || true"
+        f"ls -d {units} {files} /mnt/train/{{0}} 2>/dev/null; pgrep -fl 'ceph-[f]use.*export.{{0}} ' || true"
     )
     return checkout.on_node(READER, "sh", "-c", named.format(export)).splitlines()
 
@@ -475,10 +475,10 @@ def test_what_somebody_changed_in_the_cluster_is_found_and_repaired(checkout: Ch
     ):
         checkout.on_node(NODES[0], "ceph", *shlex.split(change))
     checkout.on_node(NODES[0], "sh", "-ec", REWRITE)
-    said = checkout.run("exec", "causeway", "drift", checkout.stack, expect=3)
+    said = checkout.run("exec", "causeway", "drift", checkout.stack, "--json", expect=3)
     assert "pool scratch: size=2" in said
     for pool in ("train.files", "train.meta", "train.cold"):
-        assert re.search(rf"pool {pool}: .* copies=default/osd", said)
+        assert re.search(rf"pool {pool}: [^\"]* copies=default/osd", said)
     assert f"OSD {osd}: host={NODES[0]} root=default" in said
     assert "client.export.scratch: mon allow *" in said
     inventory = f"inventories/{checkout.stack}"
