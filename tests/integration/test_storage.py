@@ -233,8 +233,9 @@ def test_keys_are_replaced_under_writes(checkout: Checkout) -> None:
         checkout.on_node(node, "cp", "--archive", NOW, OLD)
     start_writing(checkout, folder)
     write_on(checkout, "holder", "/run/held", HOLD, f"{FOLDER}/held")
-    assert replace_keys(checkout) == {*USES, "export.cold", "export.old", "mgr", "mds", "osd", "rgw", "ca"}
+    replaced = replace_keys(checkout)
     wrote = stop_writing(checkout)
+    assert replaced == {*USES, "export.cold", "export.old", "mgr", "mds", "osd", "rgw", "ca"}
     assert checkout.on_node(WRITER, "cat", "/run/held") == "True"
     assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
     for node, kinds in nodes.items():

@@ -27,16 +27,16 @@ def snapshots(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def run(base: Path, kept: int, asked: list[str]) -> Path:
-    """One run with Consul's stand-in; the folder with the snapshots."""
+def run(base: Path, kept: int, asked: list[str], before: str = "", status: int = 0) -> Path:
+    """One run with Consul's stand-in, which does BEFORE first; the folder with the snapshots."""
     consul = base / "bin" / "consul"
     consul.parent.mkdir(exist_ok=True)
-    consul.write_text(CONSUL)
+    consul.write_text(CONSUL.replace("\n", f"\n{before}", 1))
     consul.chmod(0o755)
     path = f"{consul.parent}{os.pathsep}{os.environ['PATH']}"
     words = ["sh", str(SCRIPT), str(kept), str(base / "snapshots"), *asked]
     done = subprocess.run(words, env={"PATH": path}, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (status, "")
     return base / "snapshots"
 
 
@@ -78,3 +78,16 @@ def test_a_prefix_is_another_datacenter(tmp_path: Path) -> None:
         name: [file for file in left if file.removeprefix(f"{name}-").count("-") == 0] for name in regions
     }
     assert {name: len(files) for name, files in newest.items()} == dict.fromkeys(regions, 24)
+
+
+def test_one_that_breaks_off_is_asked_again_and_the_others_are_saved(tmp_path: Path) -> None:
+    """By a stand-in that breaks off four times, and for good where the datacenter is called so."""
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sleep").write_text(f"#!/bin/sh\necho $1 >>{tmp_path}/slept\n")
+    (tmp_path / "bin" / "sleep").chmod(0o755)
+    often = f'echo x >>{tmp_path}/"$3"; [ "$(wc -l <{tmp_path}/"$3")" -gt 4 ] || exit 1'
+    breaks_off = f'case "$3" in *gone) exit 1 ;; *west) {often} ;; esac\n'
+    saved = run(tmp_path, 3, ["us-gone", "us-west", "us-east"], breaks_off, status=1)
+    assert sorted(name.partition("-2")[0] for name in snapshots(saved)) == ["us-east", "us-west"]
+    assert (tmp_path / "slept").read_text().split() == ["0", "1", "2", "5", "10"] * 2 + ["0"]
