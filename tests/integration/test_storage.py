@@ -82,6 +82,19 @@ USES = {
 }
 """What a key is for → what may be done by it, with the folder of the key and its file's name."""
 
+# As on a busy machine: a client's own look at whether it can remount ends after another has its key.
+SLOW = """
+printf '#!/bin/sh\\nsleep 2\\nexec /usr/bin/mount "$@"\\n' > /usr/local/sbin/mount
+chmod +x /usr/local/sbin/mount
+"""
+# As a client does when it is to give room back: remount the place that it was started at.
+REMOUNT = """
+for client in $(pgrep --exact ceph-fuse); do
+    place=$(tr '\\0' '\\n' < /proc/$client/cmdline | tail -1)
+    LIBMOUNT_FORCE_MOUNT2=always /usr/bin/mount -i -o remount "$place"
+done
+"""
+
 NEWER = Path(__file__).with_name("newer_ceph.py").read_text()
 KINDS = ("mon", "mgr", "osd", "mds", "radosgw")
 """In the order in which an upgrade starts them again."""
@@ -233,7 +246,10 @@ def test_keys_are_replaced_under_writes(checkout: Checkout) -> None:
         checkout.on_node(node, "cp", "--archive", NOW, OLD)
     start_writing(checkout, folder)
     write_on(checkout, "holder", "/run/held", HOLD, f"{FOLDER}/held")
+    checkout.on_node(WRITER, "sh", "-ec", SLOW)
     replaced = replace_keys(checkout)
+    checkout.on_node(WRITER, "rm", "/usr/local/sbin/mount")
+    checkout.on_node(WRITER, "sh", "-ec", REMOUNT)
     wrote = stop_writing(checkout)
     assert replaced == {*USES, "export.cold", "export.old", "mgr", "mds", "osd", "rgw", "ca"}
     assert checkout.on_node(WRITER, "cat", "/run/held") == "True"

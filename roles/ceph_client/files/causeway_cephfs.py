@@ -7,6 +7,11 @@ A ceph-fuse reads its key once. Its session outlives the key in the cluster, unt
 its ticket ends; then it is refused. So a new one is started at a place of its own and mounted beneath the old
 mount, which is taken off: whoever opens a file meets the new one, and the old one ends with the last file
 that is still open there. It may be ended anywhere and run again.
+
+All its life a ceph-fuse remounts the place that it was started at, once at its start and wherever the
+cluster wants room in its cache (`remount_cb` in Ceph's src/client/fuse_ll.cc), and ends at once where that
+fails, under whoever works there. So the new one's place leads to the mount afterwards, and it is told to
+go on.
 """
 
 from __future__ import annotations
@@ -16,10 +21,12 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 STAGING = Path("/run/causeway-cephfs")
+SURVIVE = "--client_die_on_failed_dentry_invalidate=false"
 PATIENCE_S = 60
 """For a new client to be told of the file system."""
 OPEN_TREE, MOVE_MOUNT = 428, 429
@@ -62,23 +69,33 @@ def take_off(place: Path, but: int = 0) -> None:
 
 def take_over(mount: Path, command: list[str]) -> None:
     """Start a client, and put its mount in the place of the one that is there."""
-    staging = STAGING / str(mount).strip("/").replace("/", "-")
-    take_off(staging)
+    name = str(mount).strip("/").replace("/", "-")
+    for left in STAGING.glob(f"{name}.*"):
+        lead(left, mount)
     take_off(mount, but=1)
-    staging.mkdir(parents=True, exist_ok=True, mode=0o700)
-    client = subprocess.Popen([*command, staging], start_new_session=True)
+    STAGING.mkdir(exist_ok=True, mode=0o700)
+    place = Path(tempfile.mkdtemp(prefix=f"{name}.", dir=STAGING))
+    client = subprocess.Popen([*command, SURVIVE, place], start_new_session=True)
     try:
-        wait_for(client, staging)
-        put_beneath(staging, mount)
+        wait_for(client, place)
+        put_beneath(place, mount)
     except BaseException as error:
-        take_off(staging)
+        lead(place, mount)
         client.kill()
         if isinstance(error, OSError):
             sys.exit(f"{mount}: {error}; before Linux 6.5 nothing can be taken over. The old client goes on")
         raise
     tell_systemd(client.pid)
-    take_off(staging)
+    lead(place, mount)
     take_off(mount, but=1)
+
+
+def lead(place: Path, mount: Path) -> None:
+    """Have the place that a client was started at lead to its mount, as long as the client may live."""
+    if not place.is_symlink():
+        take_off(place)
+        place.rmdir()
+        place.symlink_to(mount)
 
 
 def wait_for(client: subprocess.Popen[bytes], place: Path) -> None:
