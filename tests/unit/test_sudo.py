@@ -306,9 +306,10 @@ def test_checks_get_in_with_a_password(host: Host, monkeypatch: pytest.MonkeyPat
     password = "pä ss'\"$(x)`"  # noqa: S105 - of a play
     host.asks_for(password)
     monkeypatch.setenv("PATH", f"{host.folder}:{os.environ['PATH']}")
-    monkeypatch.setattr(backend.SudoBackend, "ways", {"n": asked(password)})
-    node = backend.SudoBackend("n", sudo=True)
-    done = node.run("printf '%%s|' %s; cat; echo no >&2; exit 3", "it's $HOME")
+    monkeypatch.setattr(backend.BySsh, "passwords", {"n": asked(password)})
+    node = backend.BySsh("n", sudo=True)
+    for _ in range(2):
+        done = node.run("printf '%%s|' %s; cat; echo no >&2; exit 3", "it's $HOME")
     assert (done.rc, done.stdout, done.stderr) == (3, "it's $HOME|", "no\n")
     assert password not in repr(done)
     assert host.noted("tried") == [password.encode()]
