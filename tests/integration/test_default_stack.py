@@ -11,6 +11,7 @@ from infra.providers.local import sweep
 from infra.pulumi_cli import without_salt
 from tests.integration import opened
 from tests.integration.checkout import ROOT, Checkout, commit
+from tests.patience import wait_for
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "storage", "drift_watch", "verification")
 TOOLS = ("consul", "victoria-logs")
@@ -118,6 +119,8 @@ def test_whatever_services_read_a_scan_sees_that_it_changed(checkout: Checkout, 
     for one in changed:
         print(one.node, *one.strays, *one.edited, sep="\n  ")
     assert {one.node: missed for one in changed if (missed := one.missed(said[one.node]))} == {}
+    for one in changed:
+        wait_for(partial(opened.all_run, checkout, one.node), f"all services of {one.node} to run again")
     checkout.run("exec", "causeway", "drift", checkout.stack)
 
 
