@@ -96,12 +96,6 @@ def restart(checkout: Checkout, node: str, units: list[str]) -> None:
     checkout.on_node(node, "systemctl", "start", WATCH[0])
 
 
-def all_run(checkout: Checkout, node: str) -> bool:
-    """Whether no unit is on its way: what was still starting at a change failed, and is tried again."""
-    argv = ("systemctl", "list-units", "--state=activating", "--plain", "--no-legend")
-    return not checkout.on_node(node, *argv)
-
-
 def read_while(checkout: Checkout, node: str, act: Callable[[], object], log: Path) -> Read:
     """What systemd and all that it starts read meanwhile on a container node."""
     pid = init_of(f"cw-{checkout.stack}-{node}")
