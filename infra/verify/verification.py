@@ -287,7 +287,7 @@ def _last_words(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def _parts(hosts: Sequence[Expectation]) -> Iterator[Sequence[Expectation]]:
-    """The hosts, divided so that a few processes a core work side by side, however their roles differ."""
+    """The hosts, divided so that one process a core collects checks, however their roles differ."""
     workers = min(os.cpu_count() or 1, len(hosts))
     for start in range(workers):
         yield hosts[start::workers]

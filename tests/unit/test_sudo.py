@@ -310,8 +310,8 @@ def test_checks_get_in_with_a_password(host: Host, monkeypatch: pytest.MonkeyPat
     node = backend.BySsh("n", sudo=True)
     for _ in range(2):
         done = node.run("printf '%%s|' %s; cat; echo no >&2; exit 3", "it's $HOME")
-    assert (done.rc, done.stdout, done.stderr) == (3, "it's $HOME|", "no\n")
-    assert password not in repr(done)
+        assert (done.rc, done.stdout, done.stderr) == (3, "it's $HOME|", "no\n")
+        assert password not in repr(done)
     assert host.noted("tried") == [password.encode()]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.verify.backend import START, InSession
+from tests.verify.backend import READY, START, InSession
 from tests.verify.side_by_side import Hung, deadline
 
 
@@ -53,16 +53,21 @@ def test_a_deadline_ends_a_session_and_the_next_command_has_another(node: Here) 
     assert node.started == 2
 
 
-def test_a_way_that_is_lost_is_said_and_tried_again(node: Here) -> None:
+def test_a_way_that_is_lost_is_said_and_tried_again(node: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="the way to the node is lost"):
         node.run("kill -9 $PPID")
     assert node.run("true").succeeded
-    os.environ["PATH"], path = "/nonexistent", os.environ["PATH"]
-    try:
-        with pytest.raises(RuntimeError, match="not found"):
-            Here("n").run("true")
-    finally:
-        os.environ["PATH"] = path
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(RuntimeError, match="not found"):
+        Here("n").run("true")
+
+
+@pytest.mark.parametrize("half", ["[0, 2", "[0, 200, 0]\nhal"])
+def test_half_an_answer_is_none(node: Here, monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+    said = f"echo {shlex.quote(READY.decode().strip())}; read -r _; printf %s {shlex.quote(half)}"
+    monkeypatch.setattr(node, "way", lambda _: f"sh -c {shlex.quote(said)}")
+    with pytest.raises(RuntimeError, match="the way to the node is lost"):
+        node.run("true")
 
 
 def test_a_process_that_was_forked_has_a_session_of_its_own(node: Here) -> None:
@@ -76,5 +81,5 @@ def test_a_process_that_was_forked_has_a_session_of_its_own(node: Here) -> None:
     assert node.run("echo $PPID").stdout == first
 
 
-def test_every_login_shell_takes_what_starts_it() -> None:
+def test_what_starts_it_is_one_line() -> None:
     assert "\n" not in START

@@ -22,13 +22,13 @@ from infra.verify.expectations import Expectation
 READY = b"causeway: ready\n"
 # On the node: a command a line, as JSON; its status, and how long what it said is, then that. It gets the
 # session's environment as it was: Python has its own idea of a locale, and would hand it on.
-SERVER = """
+SERVER = f"""
 import json, os, subprocess, sys
 environment = dict(
     one.split(b"=", 1) for one in open("/proc/self/environ", "rb").read().split(b"\\0") if b"=" in one
 )
 told, say = sys.stdin.buffer, sys.stdout.buffer
-say.write(b"causeway: ready\\n")
+say.write({READY!r})
 say.flush()
 for line in iter(told.readline, b""):
     done = subprocess.run(
@@ -78,14 +78,10 @@ class Session:
         """A command's status, and what it said."""
         try:
             self._send(json.dumps(command).encode() + b"\n")
-            if not (head := self._said.readline()):
-                raise self._lost()
-            status, *lengths = json.loads(head)
-            said, complained = (self._said.read(length) for length in lengths)
+            return self._answer()
         except BaseException:
             self.close()
             raise
-        return status, said, complained
 
     def close(self) -> None:
         """End it, whatever it waits for."""
@@ -99,8 +95,16 @@ class Session:
         except BrokenPipeError:
             raise self._lost() from None
 
+    def _answer(self) -> tuple[int, bytes, bytes]:
+        """What `SERVER` says of a command, all of it: half of it would be taken for what a command said."""
+        if (head := self._said.readline()).endswith(b"\n"):
+            status, *lengths = json.loads(head)
+            said, complained = (self._said.read(length) for length in lengths)
+            if [len(said), len(complained)] == lengths:
+                return status, said, complained
+        raise self._lost()
+
     def _lost(self) -> RuntimeError:
-        self.close()
         self._complaints.seek(0)
         lines = self._complaints.read().decode(errors="replace").strip().splitlines()
         return RuntimeError(f"the way to the node is lost: {(lines or ['it said nothing'])[-1]}")

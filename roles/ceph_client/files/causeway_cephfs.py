@@ -80,7 +80,8 @@ def take_over(mount: Path, command: list[str]) -> None:
         wait_for(client, place)
         put_beneath(place, mount)
     except BaseException as error:
-        lead(place, mount)
+        take_off(place)
+        place.rmdir()
         client.kill()
         if isinstance(error, OSError):
             sys.exit(f"{mount}: {error}; before Linux 6.5 nothing can be taken over. The old client goes on")
