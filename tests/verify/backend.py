@@ -5,7 +5,6 @@ all that is asked, and two round trips where the node is far away.
 """
 
 import json
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -49,7 +48,6 @@ class Session:
 
     def __init__(self, command: str, ahead: str) -> None:
         """COMMAND starts `SERVER`, by a shell; AHEAD goes to its standard input first."""
-        self._owner = os.getpid()
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the session
         self._process = subprocess.Popen(  # deadline: the check's own
             ["/bin/sh", "-c", f"exec {command}"],
@@ -71,8 +69,8 @@ class Session:
 
     @property
     def lasts(self) -> bool:
-        """Whether it is this process's, and there. One that a deadline has ended is not."""
-        return self._owner == os.getpid() and self._process.poll() is None
+        """Whether it is there, as our own child. After a fork it is not, nor once a deadline has ended it."""
+        return self._process.poll() is None
 
     def run(self, command: str) -> tuple[int, bytes, bytes]:
         """A command's status, and what it said."""
