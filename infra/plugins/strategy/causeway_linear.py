@@ -21,6 +21,7 @@ from typing import Any
 
 from ansible import constants as C  # noqa: N812 - as all of Ansible calls it
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.executor.task_result import _WireTaskResult
 from ansible.playbook.handler import Handler
 from ansible.plugins.loader import filter_loader, lookup_loader, test_loader
 from ansible.plugins.strategy.linear import StrategyModule as Linear
@@ -29,8 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
+from infra.converge.beforehand import answered  # noqa: E402 - needs the path set above
 from infra.converge.progress import failure_message  # noqa: E402 - likewise
-from infra.drift import waves  # noqa: E402 - needs the path set above
+from infra.drift import waves  # noqa: E402 - likewise
 from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import SETTLED_TASKS, UNCHANGED_TASKS  # noqa: E402 - likewise
 
@@ -143,6 +145,23 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
         unsaid = waves.Stop("a task", "what Ansible printed above says why")
         once = next((self._stops[name] for name in failed if name in self._stops), unsaid)
         return {name: self._stops.get(name, once) for name in failed}
+
+    def _queue_task(self, host: Any, task: Any, task_vars: Any, play_context: Any) -> None:
+        """Have a process run a task on a host, unless the answer is known without one."""
+        answer = answered(self, host, task, task_vars, play_context)
+        if answer is None:
+            super()._queue_task(host, task, task_vars, play_context)
+            return
+        asked = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
+        self._queued_task_cache[(host.name, task._uuid)] = asked
+        self._tqm.send_callback("v2_runner_on_start", host, task)
+        said, fields = answer
+        wire = _WireTaskResult(
+            host_name=host.name, task_uuid=task._uuid, return_data=said, task_fields=fields
+        )
+        with self._results_lock:
+            self._results.append(self._convert_wire_task_result_to_raw(wire))
+        self._pending_results += 1
 
     def _process_pending_results(self, *arguments: Any, **keywords: Any) -> list[Any]:
         """Take down what a task says where it fails; a `rescue` may still take care of it."""
