@@ -122,7 +122,8 @@ def show_standing(
         again = f"./run exec causeway wan measure {contract.stack}"
         console.print(f"WAN links were not measured: {again} measures them", highlight=False)
     for feature in role_order():
-        console.print(f"role {feature}: applied on {len(role_hosts(contract, feature))} nodes")
+        if hosts := role_hosts(contract, feature):
+            console.print(f"role {feature}: applied on {len(hosts)} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
     console.print(f"checks: {counts} ({_age(checks, started_at)})")
     if any(pool.gpus_simulated for pool in contract.pools.values()):

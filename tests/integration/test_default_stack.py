@@ -9,9 +9,10 @@ import pytest
 
 from infra.providers.local import sweep
 from infra.pulumi_cli import without_salt
-from tests.integration import opened
+from tests.integration import opened, quiet
 from tests.integration.checkout import ROOT, Checkout, commit
 from tests.patience import wait_for
+from tests.seed import SEED
 
 PROVES = ("local", "base", "tcp_tuning", "wan_gateway", "consul", "storage", "drift_watch", "verification")
 TOOLS = ("consul", "victoria-logs")
@@ -96,6 +97,14 @@ def test_the_hosts_file_has_no_node_that_the_discovery_answers_for(checkout: Che
 def test_nothing_differs_and_nothing_is_left_to_do(checkout: Checkout) -> None:
     checkout.run("exec", "causeway", "drift", checkout.stack)
     assert checkout.changes() == {}
+
+
+@pytest.mark.usefixtures("said")
+def test_what_happens_anyway_is_no_drift(checkout: Checkout) -> None:
+    for what, node in quiet.once(sorted(NODES), SEED):
+        print(f"{node}: {what}")
+        quiet.happens(checkout, what, node)
+        checkout.run("exec", "causeway", "drift", checkout.stack)
 
 
 @pytest.mark.usefixtures("said")
