@@ -7,6 +7,7 @@ touched.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -14,9 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from infra import ROOT
 from infra.errors import CausewayError
 from infra.providers.local import names, sweep
+from infra.stack import stack_dir
 from tests.integration import checkout
+from tests.molecule.recorded import SCENARIO
 
 MARK = "CAUSEWAY_TEST_RUN"
 LABEL = "causeway.test-run"
@@ -32,7 +36,14 @@ def clear() -> Iterator[str]:
 
     What does not go is no reason to test nothing: this run keeps away from it, and the next one tries again.
     """
-    for part in (_end_processes, _remove_containers, _sweep_grounds, checkout.sweep_dead_places):
+    parts = (
+        _end_processes,
+        _remove_containers,
+        _sweep_grounds,
+        _forget_scenarios,
+        checkout.sweep_dead_places,
+    )
+    for part in parts:
         try:
             yield from (f"left by a run that was killed, and removed: {line}" for line in part())
         except (CausewayError, OSError, subprocess.SubprocessError) as error:
@@ -102,6 +113,16 @@ def _sweep_grounds() -> list[str]:
         stacks |= {folder.name for folder in names.RUN_DIR.iterdir()}
     mine = sorted(stack for stack in stacks if stack.removesuffix("-b").endswith(f"-{ours}"))
     return [line for stack in mine for line in sweep.sweep(stack)]
+
+
+def _forget_scenarios() -> list[str]:
+    """What is known of nodes of molecule scenarios that failed, unless one still has nodes: maybe by hand."""
+    known = sorted((ROOT / stack_dir("any")).parent.glob(f"{SCENARIO}*"))
+    if known and _podman_ps("causeway.molecule"):
+        return []
+    for folder in known:
+        shutil.rmtree(folder)
+    return [f"what was known of {folder.name}" for folder in known]
 
 
 def _podman_ps(label: str) -> list[dict[str, Any]]:

@@ -35,6 +35,8 @@ from infra.stack import contract_file, stack_dir
 from tests.photograph import DATA, photograph
 
 Pictures = dict[str, set[str]]
+SCENARIO = "molecule-"
+"""How the stacks are called under whose names scenarios' nodes are sealed."""
 WAY_IN = ("-oIdentitiesOnly=yes", "-oConnectionAttempts=3")
 
 
@@ -48,7 +50,7 @@ class Scenario:
     @property
     def stack(self) -> str:
         """The name under which its nodes are sealed."""
-        return f"molecule-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
+        return f"{SCENARIO}{hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]}"
 
     @cached_property
     def addresses(self) -> dict[str, str]:

@@ -424,7 +424,7 @@ def test_what_cannot_be_removed_stops_no_run_and_nobody_gets_its_place(
 
     monkeypatch.setattr(checkout, "PLACES", tmp_path)
     monkeypatch.setattr("infra.providers.local.sweep.sweep", refuse)
-    for part in ("_end_processes", "_remove_containers", "_sweep_grounds"):
+    for part in ("_end_processes", "_remove_containers", "_sweep_grounds", "_forget_scenarios"):
         monkeypatch.setattr(leftovers, part, list)
     for number, stack in enumerate(("stuck", "gone")):
         (tmp_path / str(number)).mkdir()
@@ -448,6 +448,21 @@ def test_nodes_that_somebody_made_by_hand_stay(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(subprocess, "run", lambda argv, **_more: removed.append(argv[-1]))
     leftovers._remove_containers()
     assert removed == [f"{dead.pid}.1"]
+
+
+def test_what_is_known_of_a_scenario_goes_once_no_scenario_has_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing = [{"Id": "by hand"}]
+    monkeypatch.setattr(leftovers, "ROOT", tmp_path)
+    monkeypatch.setattr(leftovers, "_podman_ps", lambda _label: standing)
+    stacks = tmp_path / ".causeway" / "stacks"
+    for stack in ("molecule-0123abcd", "local"):
+        (stacks / stack / "drift").mkdir(parents=True)
+    assert leftovers._forget_scenarios() == []
+    standing.clear()
+    assert leftovers._forget_scenarios() == ["what was known of molecule-0123abcd"]
+    assert [path.name for path in stacks.iterdir()] == ["local"]
 
 
 @pytest.mark.parametrize(
