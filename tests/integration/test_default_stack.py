@@ -104,7 +104,7 @@ def test_what_happens_anyway_is_no_drift(checkout: Checkout) -> None:
     for what, node in quiet.once(sorted(NODES), SEED):
         print(f"{node}: {what}")
         quiet.happens(checkout, what, node)
-        checkout.run("exec", "causeway", "drift", checkout.stack)
+        checkout.run("exec", "causeway", "drift", checkout.stack, "--host", node)
 
 
 @pytest.mark.usefixtures("said")
