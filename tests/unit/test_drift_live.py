@@ -3,6 +3,7 @@
 import os
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,56 @@ end
     assert "guess" not in found[3]
 
 
+@pytest.mark.parametrize(
+    ("want", "states", "seen"),
+    [
+        ("active", ["deactivating", "activating", "active"], "active"),
+        ("active", ["deactivating", "inactive"], "inactive"),
+        ("active", ["activating"], "activating"),
+        ("inactive", ["deactivating", "inactive"], "deactivating"),
+    ],
+    ids=["started again", "stopped", "on its way for long", "not to run"],
+)
+def test_a_unit_on_its_way_is_looked_at_once_more(
+    monkeypatch: pytest.MonkeyPatch, want: str, states: list[str], seen: str
+) -> None:
+    monkeypatch.setattr(unit, "SETTLING_S", 0.3)
+
+    def ask(units: list[str]) -> dict[str, dict[str, Any]]:
+        state = states.pop(0) if len(states) > 1 else states[0]
+        return {name: {"active": state if name == "a.service" else "active"} for name in units}
+
+    monkeypatch.setattr(unit, "all_units", ask)
+    node = Look("5a17", "scan", [["unit", name, {}, {"active": want}] for name in ("a.service", "b.service")])
+    assert unit.settled_units(node) == {"a.service": {"active": seen}, "b.service": {"active": "active"}}
+
+
+SET_UP_LATER = """
+import os, time
+comm = open("/proc/self/comm", "w")
+comm.write("(program)"); comm.flush(); print(flush=True); time.sleep(0.3)
+os.nice(3)
+comm.write("program"); comm.flush(); time.sleep(60)
+"""
+
+
+def test_a_process_that_systemd_sets_up_still_is_compared_once_it_is_the_units_program() -> None:
+    process = subprocess.Popen([sys.executable, "-c", SET_UP_LATER], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        first = unit.told_of(process.pid)
+        assert first
+        assert first["name"] == "(program)"
+        now = unit.begun(first)
+        assert now["name"] == "program"
+        assert int(now["nice"]) == int(first["nice"]) + 3
+    finally:
+        process.kill()
+        process.communicate()
+    assert unit.begun(first) == first, "it has ended"
+
+
 def halted(group: str) -> list[str]:
     return [process["name"] for process in unit.processes(group) if process["stopped"]]
 
@@ -212,7 +263,7 @@ def sleeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]
 
 def first_process(process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return [{"number": process.pid, "nice": fields[16], "policy": fields[38]}]
+    return [{"number": process.pid, "name": "x", "nice": fields[16], "policy": fields[38]}]
 
 
 def run_by(process: subprocess.Popen[bytes], mode: str, sealed: list[str]) -> list[str]:
@@ -269,7 +320,7 @@ def test_a_unit_without_a_process_tells_of_none(sleeper: subprocess.Popen[bytes]
     sleeper.kill()
     sleeper.wait()
     node.want = {"running": ["nice 0"]}
-    gone = [{"number": sleeper.pid, "nice": "0", "policy": "0"}]
+    gone = [{"number": sleeper.pid, "name": "sleep", "nice": "0", "policy": "0"}]
     assert unit.running(node, "x.service", gone) == ["nice 0"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,11 @@ UNIT_PROPERTIES = (
 STOPPED = ("T", "t")
 """States of processes that do not run until somebody lets them (proc_pid_stat(5))."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
+MOVING = ("activating", "deactivating")
+SETTING_UP = ("(", "systemd-executo")
+"""How systemd's own processes begin their names that are about to become a unit's program."""
+SETTLING_S, MOMENT_S = 3, 0.05
+"""How long a scan waits for what is about to be as it should be, and how often it looks."""
 PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 """Where packages have their units; files elsewhere are a role's, and compared as such, or are strangers."""
 AS_PACKAGED = "as its package brought it"
@@ -45,7 +51,7 @@ def unmask(*words: str) -> tuple[str, ...]:
 
 def look_at_unit(node: Look, key: str, how: How) -> Found:
     """A unit's state, enablement and files; all units are asked for at once."""
-    units = node.once("units", lambda: all_units([entry[1] for entry in node.entries if entry[0] == "unit"]))
+    units = node.once("units", lambda: settled_units(node))
     found: Found = dict(units[key])
     if found["active"] == node.want.get("active", found["active"]):
         found["_since"] = None  # systemd remembers when the state changed, and nothing else
@@ -69,13 +75,21 @@ def processes(group: str) -> list[dict[str, Any]]:
     for top, _, names in os.walk(base + group) if group else ():
         frozen = "cgroup.events" in names and "frozen 1" in text_of(top + "/cgroup.events", "")
         for number in text_of(top + "/cgroup.procs", "").split():
-            name, _, rest = text_of(f"/proc/{number}/stat", "").rpartition(")")
-            fields = rest.split()
-            if name:
-                told = {"number": int(number), "name": name.partition("(")[2], "started": int(fields[19])}
-                stopped = frozen or fields[0] in STOPPED
-                found.append({**told, "stopped": stopped, "nice": fields[16], "policy": fields[38]})
+            process = told_of(int(number))
+            if process:
+                process["stopped"] = frozen or process["state"] in STOPPED
+                found.append(process)
     return sorted(found, key=lambda process: (process["started"], process["number"]))
+
+
+def told_of(number: int) -> dict[str, Any] | None:
+    """What proc_pid_stat(5) tells of a process; None once it has ended."""
+    name, _, rest = text_of(f"/proc/{number}/stat", "").rpartition(")")
+    fields = rest.split()
+    if not name:
+        return None
+    told = {"number": number, "name": name.partition("(")[2], "started": int(fields[19])}
+    return {**told, "state": fields[0], "nice": fields[16], "policy": fields[38]}
 
 
 def running(node: Look, unit: str, there: list[dict[str, Any]]) -> list[str]:
@@ -88,7 +102,7 @@ def running(node: Look, unit: str, there: list[dict[str, Any]]) -> list[str]:
     if not there or (node.mode != "seal" and not sealed):
         return sealed
     try:
-        lines = lines_of_process(there[0])
+        lines = lines_of_process(begun(there[0]))
     except OSError:  # it has just ended
         return sealed
     if node.mode != "seal" and lines == [line for line in sealed if line != AS_SET]:
@@ -96,6 +110,18 @@ def running(node: Look, unit: str, there: list[dict[str, Any]]) -> list[str]:
     if not is_set_so(unit, lines):
         return lines
     return [*lines, AS_SET] if node.mode == "seal" else sealed
+
+
+def begun(process: dict[str, Any]) -> dict[str, Any]:
+    """A process once it is the unit's program: systemd may have made it just now, and set nothing yet."""
+    until = time.monotonic() + SETTLING_S
+    while process["name"].startswith(SETTING_UP) and time.monotonic() < until:
+        time.sleep(MOMENT_S)
+        again = told_of(process["number"])
+        if again is None:
+            break
+        process = again
+    return process
 
 
 def lines_of_process(process: dict[str, Any]) -> list[str]:
@@ -179,6 +205,19 @@ def owners_of(node: Look, paths: list[str]) -> dict[str, str]:
         for name, sums in node.once("owners", read).items():
             if any(end in sums for end in ends):
                 found[path] = name
+    return found
+
+
+def settled_units(node: Look) -> dict[str, Found]:
+    """The units as systemd has them; those that are to be active and are on their way, a moment later."""
+    wanted = {entry[1]: entry[3].get("active") for entry in node.entries if entry[0] == "unit"}
+    found, until = all_units(list(wanted)), time.monotonic() + SETTLING_S
+    while node.mode != "seal" and time.monotonic() < until:
+        moving = [unit for unit in wanted if wanted[unit] == "active" and found[unit]["active"] in MOVING]
+        if not moving:
+            break
+        time.sleep(MOMENT_S)
+        found.update(all_units(moving))
     return found
 
 
