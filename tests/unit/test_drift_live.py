@@ -166,7 +166,7 @@ end
 @pytest.mark.parametrize(
     ("want", "states", "seen"),
     [
-        ("active", ["deactivating", "activating", "active"], "active"),
+        ("active", ["deactivating", "inactive", "activating", "active"], "active"),
         ("active", ["deactivating", "inactive"], "inactive"),
         ("active", ["activating"], "activating"),
         ("inactive", ["deactivating", "inactive"], "deactivating"),
@@ -176,7 +176,7 @@ end
 def test_a_unit_on_its_way_is_looked_at_once_more(
     monkeypatch: pytest.MonkeyPatch, want: str, states: list[str], seen: str
 ) -> None:
-    monkeypatch.setattr(unit, "SETTLING_S", 0.3)
+    monkeypatch.setattr(unit, "MOVING", dict.fromkeys(unit.MOVING, 0.3))
 
     def ask(units: list[str]) -> dict[str, dict[str, Any]]:
         state = states.pop(0) if len(states) > 1 else states[0]

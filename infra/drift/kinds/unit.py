@@ -24,11 +24,12 @@ UNIT_PROPERTIES = (
 STOPPED = ("T", "t")
 """States of processes that do not run until somebody lets them (proc_pid_stat(5))."""
 SETTLED = {"reloading": "active", "refreshing": "active"}
-MOVING = ("activating", "deactivating")
+MOVING = {"activating": 3, "deactivating": 3, "inactive": 0.3}
+"""For how long a scan waits for a unit in such a state that is to be active: it may be started again."""
 SETTING_UP = ("(", "systemd-executo")
 """How systemd's own processes begin their names that are about to become a unit's program."""
-SETTLING_S, MOMENT_S = 3, 0.05
-"""How long a scan waits for what is about to be as it should be, and how often it looks."""
+SETTING_UP_S, MOMENT_S = 3, 0.05
+"""How long a scan waits for such a process, and how often it looks."""
 PACKAGED = ("/usr/lib/systemd/", "/lib/systemd/")
 """Where packages have their units; files elsewhere are a role's, and compared as such, or are strangers."""
 AS_PACKAGED = "as its package brought it"
@@ -114,7 +115,7 @@ def running(node: Look, unit: str, there: list[dict[str, Any]]) -> list[str]:
 
 def begun(process: dict[str, Any]) -> dict[str, Any]:
     """A process once it is the unit's program: systemd may have made it just now, and set nothing yet."""
-    until = time.monotonic() + SETTLING_S
+    until = time.monotonic() + SETTING_UP_S
     while process["name"].startswith(SETTING_UP) and time.monotonic() < until:
         time.sleep(MOMENT_S)
         again = told_of(process["number"])
@@ -211,9 +212,10 @@ def owners_of(node: Look, paths: list[str]) -> dict[str, str]:
 def settled_units(node: Look) -> dict[str, Found]:
     """The units as systemd has them; those that are to be active and are on their way, a moment later."""
     wanted = {entry[1]: entry[3].get("active") for entry in node.entries if entry[0] == "unit"}
-    found, until = all_units(list(wanted)), time.monotonic() + SETTLING_S
-    while node.mode != "seal" and time.monotonic() < until:
-        moving = [unit for unit in wanted if wanted[unit] == "active" and found[unit]["active"] in MOVING]
+    found, began = all_units(list(wanted)), time.monotonic()
+    while node.mode != "seal":
+        took_s, awaited = time.monotonic() - began, [unit for unit in wanted if wanted[unit] == "active"]
+        moving = [unit for unit in awaited if took_s < MOVING.get(found[unit]["active"], 0)]
         if not moving:
             break
         time.sleep(MOMENT_S)
