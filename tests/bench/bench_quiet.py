@@ -21,7 +21,7 @@ from infra.capabilities.wan.section import WanSection
 from infra.ground.contract import load_contract
 from infra.stack import contract_file
 from tests.integration.checkout import Checkout, cut, said
-from tests.integration.quiet import ON_NODES, happens
+from tests.integration.quiet import NUMBERS, ON_NODES, happens
 from tests.seed import SEED
 
 SETTLED_S = 60
@@ -75,7 +75,7 @@ def main() -> None:
         if what in ELSEWHERE:
             ELSEWHERE[what](stack, node)
         else:
-            happens(stack, what, node)
+            print(happens(stack, what, node, chance.randrange(NUMBERS)))
         happened[what] += 1
         if not (found := differences(stack)):
             continue

@@ -4,15 +4,21 @@ import random
 from collections.abc import Iterator, Sequence
 
 from tests.integration.checkout import Checkout
-from tests.integration.test_drift_truth import NEWER
 
+NEWER = (
+    "cd /tmp && rm -rf newer && apt-get download -q iproute2 && dpkg-deb -R iproute2*.deb newer"
+    " && sed -i 's/^Version: .*/Version: 9:99/' newer/DEBIAN/control && dpkg-deb -b newer newer.deb"
+    " && dpkg -i --force-confold newer.deb"
+)
+"""An update, as unattended upgrades make one."""
 SERVICES = (
     "systemctl list-units --type=service --state=running --plain --no-legend | cut -d ' ' -f 1"
-    " | grep -v -e dbus -e user@ -e getty | shuf -n 1"
+    " | grep -v -e dbus -e user@ -e getty | sort | awk -v n=$1 '{unit[NR] = $0} END {print unit[1 + n % NR]}'"
 )
+"""One of those that run, by the number that a command is given."""
 ON_NODES = {
     "a service starts again": f"unit=$({SERVICES}); echo $unit; systemctl restart $unit",
-    "all of a role's services reload": f"unit=$({SERVICES}); echo $unit; systemctl reload-or-restart $unit",
+    "a service reloads": f"unit=$({SERVICES}); echo $unit; systemctl reload-or-restart $unit",
     "systemd reads its files": "systemctl daemon-reload",
     "systemd begins anew": "systemctl daemon-reexec",
     "logs rotate": "journalctl --rotate; logrotate -f /etc/logrotate.conf",
@@ -45,18 +51,19 @@ ON_NODES = {
     "the watch looks itself": "systemctl start causeway-drift-watch.service",
 }
 """What → the shell command that has it happen on a node, of whatever role."""
+NUMBERS = 1000
 LONG = ("apt's daily timers",)
 """What takes a quarter of a minute."""
 
 
-def once(nodes: Sequence[str], seed: int) -> Iterator[tuple[str, str]]:
-    """What, and on which node: each once, but for what takes long, in any order on any node."""
+def once(nodes: Sequence[str], seed: int) -> Iterator[tuple[str, str, int]]:
+    """What, on which node, and a number: each once, but for what takes long, in any order on any node."""
     chance = random.Random(seed)  # noqa: S311 - chosen for tests, and the same for the same seed
     for what in chance.sample(sorted(ON_NODES), len(ON_NODES)):
         if what not in LONG:
-            yield what, chance.choice(nodes)
+            yield what, chance.choice(nodes), chance.randrange(NUMBERS)
 
 
-def happens(stack: Checkout, what: str, node: str) -> str:
-    """Have it happen; what it said."""
-    return stack.on_node(node, "sh", "-c", ON_NODES[what])
+def happens(stack: Checkout, what: str, node: str, number: int) -> str:
+    """Have it happen; what it said. The number says which one, where there are several."""
+    return stack.on_node(node, "sh", "-c", ON_NODES[what], "sh", str(number))

@@ -11,6 +11,7 @@ import pytest
 
 from infra.drift.kinds import KINDS
 from tests.integration.checkout import Checkout, commit, two_regions
+from tests.integration.quiet import NEWER
 from tests.patience import wait_for
 from tests.seed import SEED
 
@@ -26,12 +27,6 @@ OLDER = (
     " && sed -i 's/^Version: .*/Version: 0.1/' older/DEBIAN/control && dpkg-deb -b older older.deb"
     " && dpkg -i --force-downgrade --force-confold older.deb"
 )
-NEWER = (
-    "cd /tmp && rm -rf newer && apt-get download -q iproute2 && dpkg-deb -R iproute2*.deb newer"
-    " && sed -i 's/^Version: .*/Version: 9:99/' newer/DEBIAN/control && dpkg-deb -b newer newer.deb"
-    " && dpkg -i --force-confold newer.deb"
-)
-"""An update, as unattended upgrades make one."""
 NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
 KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
 USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
