@@ -138,9 +138,14 @@ def _age(checks: VerificationResult, started_at: datetime) -> str:
     """
     if checks.at is None:
         return "verified at an unknown time"
-    if checks.at >= started_at.replace(microsecond=0):
-        return "verified now"
-    return f"verified at {checks.at.astimezone():%Y-%m-%d %H:%M:%S}"
+    since = "" if checks.since is None else f"; the oldest of them at {_shown(checks.since)}"
+    if checks.at < started_at.replace(microsecond=0):
+        return f"verified at {_shown(checks.at)}{since}"
+    return f"verified now{since and ', what changed and a node of each pool' + since}"
+
+
+def _shown(at: datetime) -> str:
+    return f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def _regions_table(contract: Contract) -> Table:

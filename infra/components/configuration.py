@@ -1,4 +1,4 @@
-"""Configuration and verification: the roles wave by wave, then the checks of every node."""
+"""Configuration and verification: the roles wave by wave, then the checks of what changed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ class Rollout(pulumi.ComponentResource):
     """The roles on every host, one wave after the other, and the checks once all waves are through.
 
     What each role's work on a host depends on is an input, so that `pulumi preview` shows which roles run
-    where. Whatever an update has made, changed or repaired is verified in the same one.
+    where. Whatever an update has made, changed or repaired is verified in the same one (infra/verify/due.py).
     """
 
     def __init__(self, inventory: Inventory, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -27,17 +27,19 @@ class Rollout(pulumi.ComponentResource):
         super().__init__("causeway:handoff:Rollout", cluster.spec.name, None, opts)
         self.inventory = inventory
         before: list[pulumi.Resource] = [inventory]
-        ensured = list(inventory.ensured)
+        waves = list[pulumi.Output[str]]()
         for regions in cluster.spec.rollout():
             wave = self._wave(regions, before)
-            before, ensured = [wave], [*ensured, wave.ensured]
+            before, waves = [wave], [*waves, wave.ensured]
         inputs = {
             "stack": cluster.stack,
             "checks": tree_hash("tests/verify"),
             "overrides": tree_hash(f"inventories/{cluster.stack}"),
             "contract": value_hash(cluster.contract.model_dump(mode="json")),
             "instances": inventory.instances.apply(value_hash),
-            "stands_since": pulumi.Output.all(*ensured).apply(value_hash),
+            "pools": inventory.pools_ensured,
+            "ways": pulumi.Output.all(*inventory.ways_ensured).apply(value_hash),
+            "stands_since": pulumi.Output.all(*waves).apply(value_hash),
         }
         self.verification = Verification(
             "verification", inputs, pulumi.ResourceOptions(parent=self, depends_on=before)

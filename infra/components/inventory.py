@@ -20,8 +20,10 @@ class Inventory(pulumi.ComponentResource):
     contract: pulumi.Output[dict[str, Any]]
     secrets: pulumi.Output[dict[str, str]]
     """Name → fingerprint of every secret that a role may read."""
-    ensured: list[pulumi.Output[str]]
-    """When anything was last done to what the checks are about, the configuration apart."""
+    ways_ensured: list[pulumi.Output[str]]
+    """When anything was last done to networks and links."""
+    pools_ensured: dict[str, pulumi.Output[str]]
+    """Pool → when anything was last done to its nodes."""
 
     def __init__(
         self,
@@ -52,7 +54,8 @@ class Inventory(pulumi.ComponentResource):
         secrets = [*cluster.secrets, *(secret for link in links for secret in link.secrets)]
         fingerprints = {secret.secret_name: secret.fingerprint for secret in secrets}
         self.secrets = pulumi.Output.from_input(cast(dict[str, str], fingerprints))  # which waits for each
-        self.ensured = [
+        self.pools_ensured = {key: at for region in regions for key, at in region.pools_ensured.items()}
+        self.ways_ensured = [
             *(ensured for region in regions for ensured in region.ensured),
             *(ensured for link in links for ensured in link.ensured),
         ]

@@ -56,7 +56,9 @@ class Region(pulumi.ComponentResource):
     instances: pulumi.Output[dict[str, Any]]
     """{host name: {id, host_key}} of all pools."""
     ensured: list[pulumi.Output[str]]
-    """When anything was last done to the network and to each pool."""
+    """When anything was last done to the network."""
+    pools_ensured: dict[str, pulumi.Output[str]]
+    """Pool, as the contract has it → when anything was last done to its nodes."""
 
     def __init__(
         self, name: str, spec: RegionSpec, cluster: Cluster, opts: pulumi.ResourceOptions | None = None
@@ -67,10 +69,11 @@ class Region(pulumi.ComponentResource):
         if isinstance(spec.provider, LocalProvider):
             under.append(self._network(name, cluster))
         child = pulumi.ResourceOptions(parent=self, depends_on=under)
-        pools = [NodePool(f"{name}-{pool.name}", pool, spec, cluster, child) for pool in spec.pools]
-        self.instances = pulumi.Output.all(*(pool.instances for pool in pools)).apply(_merged)
-        networks = (network.ensured for network in under if isinstance(network, LocalNetwork))
-        self.ensured = [*networks, *(pool.ensured for pool in pools)]
+        named = {f"{name}-{pool.name}": pool for pool in spec.pools}
+        pools = {key: NodePool(key, pool, spec, cluster, child) for key, pool in named.items()}
+        self.instances = pulumi.Output.all(*(pool.instances for pool in pools.values())).apply(_merged)
+        self.ensured = [network.ensured for network in under if isinstance(network, LocalNetwork)]
+        self.pools_ensured = {key: pool.ensured for key, pool in pools.items()}
         self.register_outputs({"instances": self.instances})
 
     def _network(self, name: str, cluster: Cluster) -> LocalNetwork:

@@ -1,18 +1,26 @@
-"""The verification of a stack: Testinfra against every node, once the waves are through."""
+"""The verification of a stack: Testinfra against its nodes, once the waves are through."""
 
+from functools import partial
 from typing import Any
 
 import pulumi
 
-from infra import ROOT
+from infra.components.inventory_files import standing_contract
 from infra.errors import CausewayError
+from infra.ground.contract import Contract
+from infra.inventory.roles import role_hosts, role_order
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
-from infra.verify import verification
-from infra.verify.verdicts import Verdict, read_result
+from infra.verify import due
+from infra.verify.verdicts import Verdict, VerificationResult, read_result
+from infra.verify.verification import Roles, verify_stack
 
 
 class VerificationLifecycle(Lifecycle):
-    """The verification: Testinfra against every node, once the waves are through."""
+    """The verification, once the waves are through: of what something happened to, and of witnesses.
+
+    `checks`: the checks themselves, and `ways`: networks and links; what changes there is due on every node.
+    `pools`: pool → when anything was last made there. The other inputs say that there is something to do.
+    """
 
     outputs = ("effective", "rendered", "unsupported")
     replace_on = ("stack",)
@@ -22,25 +30,57 @@ class VerificationLifecycle(Lifecycle):
         return f"verification/{inputs['stack']}"
 
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
-        """Run all checks; CausewayError that names every failed one and every host that was not reached."""
-        inventory = f"inventories/{inputs['stack']}"
-        result = verification.verify(ROOT / inventory, on_progress=lambda line: print(line, flush=True))
+        """Verify what is due; CausewayError with every failed check and every host that was not reached."""
+        stack = inputs["stack"]
+        contract = standing_contract(stack)
+        choose = partial(_due, inputs, known, contract) if contract else _all
+        result = verify_stack(stack, choose, lambda line: print(line, flush=True))
         if result.failed:
-            again = f"./run exec ansible-playbook playbooks/verify.yml -i {inventory}"
+            again = f"./run exec ansible-playbook playbooks/verify.yml -i inventories/{stack}"
             raise CausewayError(result.report(), hint=f"{again} shows it again")
         counts = result.counts()
         return {kind: counts[Verdict(kind)] for kind in self.outputs}
 
     def observe(self, properties: Properties) -> list[str]:
-        """A stack of which the last verification did not pass is verified again."""
+        """Verified again where the last verification did not pass, or never looked at roles that ran."""
         result = read_result(properties["stack"])
-        if not result.failed:
-            return []
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
-        return [f"the last verification did not pass: {counts}"]
+        if result.failed:
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
+            return [f"the last verification did not pass: {counts}"]
+        contract = standing_contract(properties["stack"])
+        left = due.unproven(_declared(contract), result) if contract else {}
+        return [f"{name}: {', '.join(roles)} ran and was not verified" for name, roles in left.items()]
 
     def remove(self, properties: Properties) -> None:
         """Nothing stands for it."""
+
+
+def _due(
+    inputs: Properties, known: Properties, contract: Contract, declared: Roles, kept: VerificationResult
+) -> Roles:
+    """What is due by what changed since `known`; all of it where that is too much, or too little is known."""
+    if any(known.get(key) != inputs[key] for key in ("checks", "ways")):
+        return declared
+    made = [pool for pool, at in inputs["pools"].items() if known.get("pools", {}).get(pool) != at]
+    pools: dict[str, list[str]] = {pool: [] for pool in contract.pools}
+    for name in declared:
+        if name in contract.hosts:
+            pools[contract.hosts[name].pool].append(name)
+    elsewhere = any(known.get(key) != inputs[key] for key in ("contract", "overrides"))
+    return due.due(declared, pools, kept, made=made, elsewhere=elsewhere)
+
+
+def _all(declared: Roles, _kept: VerificationResult) -> Roles:
+    return declared
+
+
+def _declared(contract: Contract) -> dict[str, list[str]]:
+    """Host → its roles."""
+    found: dict[str, list[str]] = {name: [] for name in contract.hosts}
+    for role in role_order():
+        for name in role_hosts(contract, role):
+            found[name].append(role)
+    return found
 
 
 class Verification(Managed, module="causeway", name="Verification"):

@@ -34,6 +34,7 @@ from infra.ground.identities import INSTANCE, load_identities
 from infra.inventory.roles import role_order, roles_begun
 from infra.providers.lifecycle import DRIFT, Lifecycle, Managed, Observed, Properties
 from infra.stack import stack_dir
+from infra.verify import verdicts
 
 NOT_CURRENT = "not configured as declared"
 SILENT = "did not answer"
@@ -79,6 +80,7 @@ class ConfigurationLifecycle(Lifecycle):
             # What roles make no more is known once they ran.
             if parts := _parts(inputs, due):
                 silent += self._take_leave(inputs, parts)
+        verdicts.forget(inputs["stack"], {name: inputs["hosts"][name]["roles"] for name in silent})
         if contract := standing_contract(inputs["stack"]):
             forget_left_behind(contract, say)
             forget_gone(contract, say, inputs["leave"])
@@ -141,6 +143,7 @@ class ConfigurationLifecycle(Lifecycle):
     def _take_leave(self, inputs: Properties, leaving: Mapping[str, Sequence[str]]) -> list[str]:
         """Take roles off hosts; those that did not answer. CausewayError where one failed."""
         stack = inputs["stack"]
+        verdicts.forget(stack, leaving)
         for name, roles in leaving.items():  # a role that is declared again is to run again
             taken = _taken(inputs, name)
             _keep(inputs, name, {role: last for role, last in taken.items() if role not in roles})
@@ -154,6 +157,7 @@ class ConfigurationLifecycle(Lifecycle):
     def _converge(self, inputs: Properties, due: Mapping[str, Sequence[str]]) -> list[str]:
         """Run the due roles on their hosts; those that did not answer. CausewayError where one failed."""
         stack, records = inputs["stack"], {name: _taken(inputs, name) for name in due}
+        verdicts.forget(stack, due)
         for name, roles in due.items():
             records[name] = {role: last for role, last in records[name].items() if role not in roles}
             _keep(inputs, name, records[name])

@@ -74,10 +74,11 @@ class Expectations:
         return replace(self, hosts=tuple(replace(host, experiments=wanted) for host in self.hosts))
 
     def only(self, roles: Mapping[str, Collection[str]]) -> "Expectations":
-        """Of each host only the roles that are named."""
+        """Only the hosts that are named, and of each only the roles that are."""
         hosts = (
             replace(host, features=tuple(name for name in host.features if name in roles[host.host]))
             for host in self.hosts
+            if host.host in roles
         )
         return replace(self, hosts=tuple(hosts))
 

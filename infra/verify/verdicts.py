@@ -7,14 +7,15 @@ Only the first counts as verified; nothing verified at all is a failure.
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 
 from infra import ROOT
 from infra.errors import shown
+from infra.files import write_file
 from infra.stack import stack_dir
 
 
@@ -47,10 +48,14 @@ class Check:
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """All checks of a run, in host order, and when it ended; None where nothing was looked at."""
+    """All checks of a run, in host order, and when it ended; None where nothing was looked at.
+
+    `since` is when the oldest of them was run, where they are of more than one run.
+    """
 
     checks: tuple[Check, ...] = field(default=())
     at: datetime | None = None
+    since: datetime | None = None
 
     def counts(self) -> dict[Verdict, int]:
         """Number of checks by verdict, every verdict present."""
@@ -62,6 +67,12 @@ class VerificationResult:
         """Whether anything failed, did not answer, or nothing at all was verified."""
         counts = self.counts()
         return bool(counts[Verdict.FAILED] or counts[Verdict.UNREACHABLE] or not counts[Verdict.EFFECTIVE])
+
+    def good(self) -> set[tuple[str, str]]:
+        """Host and role of which checks ran, and none of them failed; none of a host that did not answer."""
+        bad = {(c.host, c.role) for c in self.checks if c.verdict in (Verdict.FAILED, Verdict.UNREACHABLE)}
+        silent = {host for host, role in bad if not role}
+        return {(c.host, c.role) for c in self.checks if c.role and c.host not in silent} - bad
 
     def report(self) -> str:
         """One line of counts, then one for all that is not effective; hosts with the same are together.
@@ -85,20 +96,28 @@ class VerificationResult:
         return "\n".join(lines)
 
     def dump(self) -> str:
-        """As JSON: `{"at": …, "counts": {verdict: n}, "checks": [{host, role, name, verdict, message}]}`."""
+        """As JSON: `{at, since, counts: {verdict: n}, checks: [{host, role, name, verdict, message}]}`."""
         checks = [asdict(check) for check in self.checks]
-        at = self.at.isoformat(timespec="seconds") if self.at else None
-        return json.dumps({"at": at, "counts": self.counts(), "checks": checks}, indent=1)
+        times = {"at": self.at, "since": self.since}
+        said = {name: time.isoformat(timespec="seconds") if time else None for name, time in times.items()}
+        return json.dumps({**said, "counts": self.counts(), "checks": checks}, indent=1)
 
     def over(self, before: "VerificationResult") -> "VerificationResult":
-        """This result of some hosts and roles, and of everything else what an earlier one found.
-
-        It is as old as its oldest part.
-        """
+        """This result of some hosts and roles, and of everything else what an earlier one found."""
         anew = {(check.host, check.role) for check in self.checks}
         silent = {check.host for check in self.checks if not check.role}
         kept = [c for c in before.checks if (c.host, c.role) not in anew and c.role and c.host not in silent]
-        return VerificationResult((*kept, *self.checks), before.at if kept else self.at)
+        return VerificationResult((*kept, *self.checks), self.at, before.since or before.at if kept else None)
+
+    def without(self, roles: Mapping[str, Collection[str]]) -> "VerificationResult":
+        """Without the checks of some roles of hosts."""
+        kept = (check for check in self.checks if check.role not in roles.get(check.host, ()))
+        return replace(self, checks=tuple(kept))
+
+    def of(self, roles: Mapping[str, Collection[str]]) -> "VerificationResult":
+        """Only the checks of some roles of hosts; the rest may be of nodes that are gone."""
+        kept = (check for check in self.checks if check.role in roles.get(check.host, ()))
+        return replace(self, checks=tuple(kept))
 
 
 def _names(hosts: Sequence[str], shown: int = 3) -> str:
@@ -116,7 +135,18 @@ def read_result(stack: str) -> VerificationResult:
     path = kept_file(stack)
     try:
         kept = json.loads(path.read_text())
-        at = datetime.fromisoformat(kept["at"]) if kept.get("at") else None
-        return VerificationResult(tuple(map(Check.of, kept["checks"])), at)
+        at, since = (datetime.fromisoformat(kept[key]) if kept.get(key) else None for key in ("at", "since"))
+        return VerificationResult(tuple(map(Check.of, kept["checks"])), at, since)
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return VerificationResult()
+
+
+def forget(stack: str, roles: Mapping[str, Collection[str]]) -> None:
+    """What is kept of these roles of hosts holds no more: they are about to run, or their host is silent.
+
+    Before, not after: an update that is killed has the next one verify them.
+    """
+    kept = read_result(stack)
+    left = kept.without(roles)
+    if left != kept:
+        write_file(kept_file(stack), left.dump())

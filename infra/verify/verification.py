@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -44,6 +44,8 @@ ATTEMPTS = "2"
 ANSWER_LIMIT_S = 3 * CONNECT_TIMEOUT_S
 """For a login and the cheapest command: a busy node takes its time, one that hangs takes all of it."""
 Progress = Callable[[str], None]
+Roles = Mapping[str, Collection[str]]
+"""Host → roles."""
 
 
 def verify(
@@ -67,6 +69,29 @@ def verify(
     with Checking(expectations) as checking:
         result = checking.look(on_progress=on_progress)
     write_result(result, expectations, report_file, whole=limit is None)
+    return result
+
+
+def verify_stack(
+    stack: str,
+    choose: Callable[[Roles, VerificationResult], Roles],
+    on_progress: Progress = lambda _: None,
+) -> VerificationResult:
+    """Verify some roles of a stack's nodes; of all others stands what was found last.
+
+    `choose` gets the roles of each host, and what is known of them, and returns those to look at. Writes the
+    whole result to the stack's folder. CausewayError when the inventory cannot be read.
+    """
+    expectations = _read_expectations(ROOT / "inventories" / stack, None)
+    declared = {host.host: host.features for host in expectations.hosts}
+    kept = read_result(stack).of(declared)
+    some = expectations.only(choose(declared, kept))
+    if len(some.hosts) < len(expectations.hosts):
+        whole = f"verification: of {len(expectations.hosts)} hosts {len(some.hosts)} are due"
+        on_progress(f"{whole}: where something changed, and a witness of each pool")
+    with Checking(some) as checking:
+        result = checking.look(on_progress=on_progress).over(kept)
+    write_file(kept_file(stack), result.dump())
     return result
 
 

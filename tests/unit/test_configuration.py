@@ -15,10 +15,13 @@ from infra.converge.runner import RunResult
 from infra.drift.findings import Difference, HostReport, RoleReport
 from infra.drift.manifest import Manifest, RoleManifest
 from infra.errors import CausewayError
+from infra.files import write_file
 from infra.inventory.roles import ORDER
 from infra.inventory.steps import read_yaml
 from infra.providers.lifecycle import Observed
 from infra.stack import stack_dir
+from infra.verify import verdicts
+from infra.verify.verdicts import Check, Verdict, VerificationResult
 
 State = Callable[[Observed], dict[str, Any]]
 HOSTS = ("tokyo-control-0", "tokyo-gpu-0", "tokyo-gpu-1")
@@ -101,6 +104,27 @@ def test_a_role_runs_where_its_inputs_changed_and_nowhere_else(playbooks: Playbo
     ensure(changed)
     assert playbooks.runs[1:] == [list(HOSTS[1:])]
     assert playbooks.roles[1:] == [{"base": list(HOSTS[1:]), "consul": ["tokyo-gpu-1"]}]
+
+
+def test_a_verdict_is_forgotten_before_its_role_runs(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """However the run ends."""
+    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
+    ensure(wave())
+    checks = tuple(
+        Check(name, role, "it", Verdict.EFFECTIVE) for name in HOSTS for role in ("base", "consul")
+    )
+    write_file(verdicts.kept_file("s"), VerificationResult(checks, None).dump())
+    changed = wave()
+    changed["hosts"][HOSTS[1]]["roles"]["base"] = "r2"
+    playbooks.states = {HOSTS[1]: "failed"}
+    with pytest.raises(CausewayError):
+        ensure(changed)
+    assert verdicts.read_result("s").good() == {(c.host, c.role) for c in checks} - {(HOSTS[1], "base")}
+    playbooks.states = {HOSTS[1]: "unreachable"}
+    ensure(changed)
+    assert not [found for found in verdicts.read_result("s").good() if found[0] == HOSTS[1]]
 
 
 def test_what_roles_make_no_more_leaves_in_the_same_run(

@@ -57,8 +57,14 @@ def test_a_result_that_nobody_can_read_is_none_and_stops_no_refresh(kept: Path, 
 def test_a_result_of_a_part_makes_the_rest_no_younger() -> None:
     whole = VerificationResult((PROVEN, FAILED), NOW)
     part = VerificationResult((Check("b", "base", "time", Verdict.EFFECTIVE),), NOW + timedelta(hours=1))
-    assert part.over(whole).at == NOW
-    assert part.over(VerificationResult()).at == part.at
+    assert (part.over(whole).at, part.over(whole).since) == (part.at, NOW)
+    assert (part.over(VerificationResult()).at, part.over(VerificationResult()).since) == (part.at, None)
+    later = VerificationResult(part.checks, NOW + timedelta(hours=2))
+    assert later.over(part.over(whole)).since == NOW
+    older = f"{NOW.astimezone():%Y-%m-%d %H:%M:%S}"
+    said = up._age(part.over(whole), NOW + timedelta(minutes=30))
+    assert said == f"verified now, what changed and a node of each pool; the oldest of them at {older}"
+    assert up._age(part.over(whole), NOW + timedelta(days=1)).endswith(f"; the oldest of them at {older}")
 
 
 def test_what_was_not_proven_last_is_looked_at_again(kept: Path) -> None:
