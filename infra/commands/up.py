@@ -125,7 +125,7 @@ def show_standing(
         if hosts := role_hosts(contract, feature):
             console.print(f"role {feature}: applied on {len(hosts)} nodes")
     counts = ", ".join(f"{count} {verdict}" for verdict, count in checks.counts().items())
-    console.print(f"checks: {counts} ({_age(checks, started_at)})")
+    console.print(f"checks: {counts} ({_age(checks, started_at)})", soft_wrap=True)
     if any(pool.gpus_simulated for pool in contract.pools.values()):
         console.print("GPUs of local nodes are declared but simulated: there is no GPU behind them.")
     console.print(f"Stack {contract.stack} stands, after {took_s:.0f} s.")
@@ -138,10 +138,9 @@ def _age(checks: VerificationResult, started_at: datetime) -> str:
     """
     if checks.at is None:
         return "verified at an unknown time"
-    since = "" if checks.since is None else f"; the oldest of them at {_shown(checks.since)}"
-    if checks.at < started_at.replace(microsecond=0):
-        return f"verified at {_shown(checks.at)}{since}"
-    return f"verified now{since and ', what changed and a node of each pool' + since}"
+    now = checks.at >= started_at.replace(microsecond=0)
+    when = "verified now" if now else f"verified at {_shown(checks.at)}"
+    return f"what changed {when}, the rest since {_shown(checks.since)}" if checks.since else when
 
 
 def _shown(at: datetime) -> str:

@@ -87,8 +87,8 @@ def verify_stack(
     kept = read_result(stack).of(declared)
     some = expectations.only(choose(declared, kept))
     if len(some.hosts) < len(expectations.hosts):
-        whole = f"verification: of {len(expectations.hosts)} hosts {len(some.hosts)} are due"
-        on_progress(f"{whole}: where something changed, and a witness of each pool")
+        counts = f"{len(some.hosts)} of {len(expectations.hosts)} hosts"
+        on_progress(f"verification: {counts}, where something changed and a witness of each pool")
     with Checking(some) as checking:
         result = checking.look(on_progress=on_progress).over(kept)
     write_file(kept_file(stack), result.dump())

@@ -63,8 +63,8 @@ def test_a_result_of_a_part_makes_the_rest_no_younger() -> None:
     assert later.over(part.over(whole)).since == NOW
     older = f"{NOW.astimezone():%Y-%m-%d %H:%M:%S}"
     said = up._age(part.over(whole), NOW + timedelta(minutes=30))
-    assert said == f"verified now, what changed and a node of each pool; the oldest of them at {older}"
-    assert up._age(part.over(whole), NOW + timedelta(days=1)).endswith(f"; the oldest of them at {older}")
+    assert said == f"what changed verified now, the rest since {older}"
+    assert up._age(part.over(whole), NOW + timedelta(days=1)).endswith(f", the rest since {older}")
 
 
 def test_what_was_not_proven_last_is_looked_at_again(kept: Path) -> None:
