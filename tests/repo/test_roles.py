@@ -2,7 +2,7 @@
 
 A role is a feature, with a play and a group, or a helper, which features include (infra.inventory.roles). The
 features of one capability may share their scenarios, which are then beside one of them; a helper that serves
-one capability alone is tried and verified by these.
+one capability alone is tried and verified by these. The other helpers share theirs likewise.
 """
 
 from functools import cache
@@ -57,15 +57,24 @@ def serving(role: Path) -> frozenset[str]:
     return frozenset(name for name in role_order() if role.name in roles_within(name))
 
 
+@cache
+def room(role: Path) -> frozenset[str]:
+    """What shares scenarios: the roles of a capability, and the helpers that have none of their own."""
+    return frozenset({"helpers"}) if helps_all(role) else served(role)
+
+
+def helps_all(role: Path) -> bool:
+    """Whether it is a helper that is tried by itself, as what a small role of the tests includes."""
+    return role.name in helper_roles() and (len(served(role)) > 1 or (role / "molecule").exists())
+
+
 def tried_by(role: Path, scenario: str) -> Path | None:
-    """The file of the scenario that tries a role: its own, or one of its capability's."""
+    """The file of the scenario that tries a role: its own, or one of its room's."""
     own = role / "molecule" / scenario / "molecule.yml"
     if own.exists():
         return own
-    files = [
-        other / "molecule" / scenario / "molecule.yml" for other in ROLES if served(other) == served(role)
-    ]
-    wanted = serving(role)
+    files = [other / "molecule" / scenario / "molecule.yml" for other in ROLES if room(other) == room(role)]
+    wanted = {role.name} if helps_all(role) else serving(role)
     return next((file for file in files if file.exists() and wanted & features(file)), None)
 
 
@@ -75,11 +84,7 @@ def features(scenario: Path) -> set[str]:
     return {group.removeprefix("feature_") for group in groups}
 
 
-HELPERS_OF_ONE = [
-    role.name
-    for role in ROLES
-    if role.name in helper_roles() and len(served(role)) == 1 and not (role / "molecule").exists()
-]
+HELPERS_OF_ONE = [role.name for role in ROLES if role.name in helper_roles() and not helps_all(role)]
 """Helpers that stand and fall with their capability's own scenarios."""
 
 
@@ -143,7 +148,7 @@ def test_both_scenarios_exist(role: Path, scenario: str) -> None:
     if role.name not in HELPERS_OF_ONE:
         assert role.name in features(file)
     for name in features(file):
-        assert served(ROOT / "roles" / name) == served(role), f"{name} is another capability's"
+        assert room(ROOT / "roles" / name) == room(role), f"{name} is another capability's"
 
 
 @pytest.mark.parametrize("name", UNTRIED)

@@ -18,7 +18,7 @@ CONNECT = """
 import json, socket, ssl, sys
 context = ssl.create_default_context(cadata=sys.argv[1])
 try:
-    with socket.create_connection(("127.0.0.1", 8443), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", 8444), timeout=10) as link:
         context.wrap_socket(link, server_hostname=sys.argv[2])
     print(json.dumps(""))
 except ssl.SSLCertVerificationError as error:
@@ -48,7 +48,7 @@ def test_a_client_that_believes_the_authority_believes_the_unit(
 
 
 def test_the_unit_answers_with_the_certificate_that_is_installed(host: Host) -> None:
-    shown = host.run("openssl s_client -connect 127.0.0.1:8443 </dev/null 2>/dev/null | openssl x509")
+    shown = host.run("openssl s_client -connect 127.0.0.1:8444 </dev/null 2>/dev/null | openssl x509")
     assert shown.rc == 0, shown.stderr
     assert shown.stdout.strip() in host.file(f"{FOLDER}/certificate.pem").content_string
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Answers over TLS at port 8443, with the certificate that is there when it starts, or is sent a SIGHUP."""
+"""Answers over TLS at port 8444, with the certificate that is there when it starts, or is sent a SIGHUP."""
 
 import http.server
 import os
@@ -18,7 +18,7 @@ def read(*_signal: Any) -> None:
 
 read()
 signal.signal(signal.SIGHUP, read)
-server = http.server.HTTPServer(("127.0.0.1", 8443), http.server.BaseHTTPRequestHandler)
+server = http.server.HTTPServer(("127.0.0.1", 8444), http.server.BaseHTTPRequestHandler)
 server.socket = context.wrap_socket(server.socket, server_side=True)
 # A SIGHUP before this line had ended it: systemd sends none until it has heard (sd_notify(3)).
 with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
