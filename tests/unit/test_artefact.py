@@ -1,6 +1,7 @@
 """A large file from node to node: only what has the controller's checksum is installed, whatever happens.
 
-Module and plugin are run by real Ansible on this machine; the server, a unit on nodes, is a process here.
+Module and plugin are run by real Ansible on this machine, loaded once; the server, a unit on nodes, is a
+process here.
 """
 
 import functools
@@ -14,7 +15,7 @@ import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,54 @@ ROLE = ROOT / "roles" / "artefact"
 CONTENT = os.urandom(1 << 20) * 20
 """More than one piece of the controller's."""
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+TIMEOUT_S = 120
+ANSIBLE = """
+import json, os, signal, sys
+from ansible.cli.adhoc import AdHocCLI
+from ansible.plugins.strategy import linear  # each run looks for it, and for what it needs itself
+for line in sys.stdin:
+    words, cache, output, timeout_s = json.loads(line)
+    if not (run := os.fork()):
+        os.environ["CAUSEWAY_CACHE"] = cache
+        signal.alarm(timeout_s)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+        os.dup2(1, 2)
+        AdHocCLI.cli_executor(words)
+    print(os.waitstatus_to_exitcode(os.waitpid(run, 0)[1]), flush=True)
+"""
+"""Half of what `ansible` takes is to load itself: runs are copies of one process that has done so."""
+Ansible = Callable[[list[str], Path, Path], int]
+
+
+@pytest.fixture(scope="module")
+def ansible() -> Iterator[Ansible]:
+    """`ansible WORDS`, with a cache, and with a file for what it prints; its exit status."""
+    settings = {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_STRATEGY": "linear",
+        "ANSIBLE_LIBRARY": str(ROLE / "library"),
+    }  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-c", ANSIBLE], env=os.environ | settings, cwd=ROOT, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as loaded:  # fmt: skip
+        asked, ended = loaded.stdin, loaded.stdout
+        assert asked
+        assert ended
+
+        def run(words: list[str], cache: Path, output: Path) -> int:
+            print(json.dumps([words, str(cache), str(output), TIMEOUT_S]), file=asked, flush=True)
+            return int(ended.readline())
+
+        yield run
+        asked.close()
 
 
 class Node:
     """A folder that is the node's, a file that is the controller's."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, ansible: Ansible) -> None:
+        self.ansible = ansible
         self.folder, self.source = folder, folder / "controller" / "program"
         self.dest = folder / "node" / "program"
         self.part = self.dest.with_name(f".program.{SHA256[:16]}.part")
@@ -50,25 +93,19 @@ class Node:
         asked = {"src": str(self.source), "dest": str(self.dest), "owner": getpass.getuser(), "mode": "0750"}
         said = self.folder / "said"  # by host
         words = ["ansible", "localhost", "-c", "local", "-i", "localhost,", "-t", str(said), *options]
-        done = subprocess.run(
-            [*words, "-m", "causeway_artefact", "-a", json.dumps(asked | more)],
-            env=os.environ | {
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_STRATEGY": "linear",
-                "ANSIBLE_LIBRARY": str(ROLE / "library"), "CAUSEWAY_CACHE": str(self.folder / "cache"),
-            },
-            cwd=ROOT, text=True, check=False, timeout=120,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        assert (done.returncode != 0) == fails, done.stdout
-        return {"output": done.stdout} if fails else json.loads((said / "localhost").read_text())
+        words += ["-m", "causeway_artefact", "-a", json.dumps(asked | more)]
+        printed = self.folder / "printed"
+        status = self.ansible(words, self.folder / "cache", printed)
+        assert (status != 0) == fails, printed.read_text()
+        return {"output": printed.read_text()} if fails else json.loads((said / "localhost").read_text())
 
     def left(self) -> list[str]:
         return sorted(file.name for file in self.dest.parent.iterdir())
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node(tmp_path: Path, ansible: Ansible) -> Node:
+    return Node(tmp_path, ansible)
 
 
 @contextmanager
