@@ -12,7 +12,6 @@ TASKS_SHOWN = 10
 PHASES = {
     "create.yml": "create",
     "verify.yml": "verify",
-    "destroy.yml": "destroy",
 }
 """What a molecule scenario's playbook is for; `converge.yml` is two: the second time it is idempotence."""
 
