@@ -13,6 +13,11 @@ rm /usr/lib/causeway-node-masks /etc/systemd/system/host-sysctl-guard.service \
   /etc/systemd/system.conf.d/10-container-node.conf \
   /etc/systemd/journald.conf.d/10-container-node.conf
 
+# A machine has a command line and consoles of its own.
+for name in debug getty run; do
+  rm "/etc/systemd/system-generators/systemd-$name-generator"
+done
+
 # The provider names the interfaces and addresses the first one, by credentials that networkd's generator reads.
 systemctl enable --quiet systemd-networkd.service
 
@@ -24,6 +29,8 @@ if [ "$form" = vm ]; then
   printf '/dev/vda / ext4 defaults,errors=remount-ro 0 1\n' >/etc/fstab
   loader=
 else
+  # Any machine may have such disks and chips.
+  rm -r /etc/systemd/system-generators
   # A machine of one's own keeps systemd's default: nobody's programs outlive their session.
   rm -f /var/lib/systemd/linger/root
   # Any machine's drivers, and what fetches a squashfs and puts a file system in memory over it.
