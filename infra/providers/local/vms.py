@@ -49,8 +49,8 @@ OVERHEAD_MIB = TRANSLATION_MIB + 64
 """What QEMU takes on top of a machine's memory."""
 ACCELERATION: Mapping[Accelerator, tuple[str, ...]] = {
     "kvm": ("-accel", "kvm", "-cpu", "host"),
-    # Emulating newer instructions costs more than programs gain by them.
-    "tcg": ("-accel", f"tcg,thread=multi,tb-size={TRANSLATION_MIB}", "-cpu", "qemu64"),
+    # Emulating newer instructions costs more than programs gain by them. For SVM each boot would load KVM.
+    "tcg": ("-accel", f"tcg,thread=multi,tb-size={TRANSLATION_MIB}", "-cpu", "qemu64,svm=off"),
 }
 KERNEL_OPTIONS: Mapping[Accelerator, str] = {
     "kvm": "",
@@ -58,7 +58,9 @@ KERNEL_OPTIONS: Mapping[Accelerator, str] = {
     # anew, and a boot or an install costs half as much again.
     "tcg": " norandmaps",
 }
-COMMON = (PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", "q35")
+MACHINE = "q35,sata=off,smbus=off"
+"""Without the buses that nothing hangs on: a kernel loads their drivers and looks."""
+COMMON = (PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-machine", MACHINE)
 RECIPE = 1
 """Counted up when what a disk is made with changes in a way that needs nodes to be made anew."""
 

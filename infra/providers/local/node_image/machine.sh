@@ -21,12 +21,24 @@ done
 # The provider names the interfaces and addresses the first one, by credentials that networkd's generator reads.
 systemctl enable --quiet systemd-networkd.service
 
-mkdir -p /etc/initramfs-tools/conf.d
+mkdir -p /etc/initramfs-tools/conf.d /etc/initramfs-tools/hooks
 if [ "$form" = vm ]; then
   # Only what it takes to find the root file system: unpacking an initramfs of all drivers costs seconds at every boot.
   printf 'MODULES=list\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
   printf '%s\n' virtio_pci virtio_blk ext4 >/etc/initramfs-tools/modules
   printf '/dev/vda / ext4 defaults,errors=remount-ro 0 1\n' >/etc/fstab
+  # Nor does it take udev, which brings its database of all hardware along and looks at each device once more.
+  cat >/etc/initramfs-tools/hooks/without-udev <<'HOOK'
+#!/bin/sh
+[ "${1-}" = prereqs ] && exit
+rm -rf "$DESTDIR"/scripts/init-*/udev "$DESTDIR"/usr/bin/udevadm "$DESTDIR"/usr/lib/udev "$DESTDIR"/etc/udev \
+  "$DESTDIR"/usr/lib/*-linux-gnu/systemd
+HOOK
+  chmod +x /etc/initramfs-tools/hooks/without-udev
+  # What is asked for at every boot and no such machine has: wireless networks, a display, a speaker, a mouse, firmware
+  # with variables, a chipset's watchdog, clock rates. Where every instruction is emulated, each costs up to a second.
+  printf 'blacklist %s\n' cfg80211 drm efi_pstore lpc_ich pcspkr powernow_k8 psmouse \
+    >/etc/modprobe.d/causeway-machine.conf
   loader=
 else
   # Any machine may have such disks and chips.
