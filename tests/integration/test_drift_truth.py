@@ -306,6 +306,8 @@ DRIFTS = {
             "mkdir -p /var/spool/cron/crontabs && echo '0 0 1 1 * true' > /var/spool/cron/crontabs/root",
             "printf '[Timer]\nOnBootSec=9d\n' > /etc/systemd/system/stranger.timer",
             ": > /etc/ld.so.preload",
+            # The image may be minutes old, and what its packages set up then is theirs.
+            "touch --date='1 hour ago' /var/lib/dpkg/info/coreutils.list && "
             "cp /bin/true /usr/local/bin/stranger && chmod 4755 /usr/local/bin/stranger /usr/bin/tac && "
             + LOOK,
         )),
