@@ -24,7 +24,6 @@ from infra.converge.progress import failure_message
 from infra.converge.runner import RunResult, run_playbook
 from infra.declaration import ClusterSpec
 from infra.doctor.examine import Declared
-from infra.doctor.wanted import roles_of
 from infra.errors import CausewayError, shown
 from infra.files import write_file
 from infra.ground import ssh, sudo
@@ -32,6 +31,7 @@ from infra.ground.contract import Contract
 from infra.ground.machine import Grade
 from infra.ground.names import some
 from infra.ground.variable_files import KINDS as VARIABLES
+from infra.inventory.roles import roles_of
 
 HIDDEN = "changes, and is not shown: it may hold a secret"
 MOST_LINES = 60

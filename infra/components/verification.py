@@ -8,11 +8,12 @@ import pulumi
 from infra.components.inventory_files import standing_contract
 from infra.errors import CausewayError
 from infra.ground.contract import Contract
-from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.roles import roles_of
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.verify import due
+from infra.verify.due import Roles
 from infra.verify.verdicts import Verdict, VerificationResult, read_result
-from infra.verify.verification import Roles, verify_stack
+from infra.verify.verification import verify_stack
 
 
 class VerificationLifecycle(Lifecycle):
@@ -48,7 +49,7 @@ class VerificationLifecycle(Lifecycle):
             counts = ", ".join(f"{count} {verdict}" for verdict, count in result.counts().items())
             return [f"the last verification did not pass: {counts}"]
         contract = standing_contract(properties["stack"])
-        left = due.unproven(_declared(contract), result) if contract else {}
+        left = due.unproven(roles_of(contract), result) if contract else {}
         return [f"{name}: {', '.join(roles)} ran and was not verified" for name, roles in left.items()]
 
     def remove(self, properties: Properties) -> None:
@@ -72,15 +73,6 @@ def _due(
 
 def _all(declared: Roles, _kept: VerificationResult) -> Roles:
     return declared
-
-
-def _declared(contract: Contract) -> dict[str, list[str]]:
-    """Host → its roles."""
-    found: dict[str, list[str]] = {name: [] for name in contract.hosts}
-    for role in role_order():
-        for name in role_hosts(contract, role):
-            found[name].append(role)
-    return found
 
 
 class Verification(Managed, module="causeway", name="Verification"):

@@ -7,7 +7,7 @@ from infra.declaration import ClusterSpec
 from infra.doctor.judge import grade_of, judge
 from infra.doctor.sites import questions
 from infra.doctor.trip import Looked, look_at, try_sudo
-from infra.doctor.wanted import ports_of, requests_of, roles_of
+from infra.doctor.wanted import ports_of, requests_of
 from infra.drift.manifest import load_manifest
 from infra.drift.trip import TripError
 from infra.ground import ssh
@@ -15,6 +15,7 @@ from infra.ground.contract import Contract
 from infra.ground.identities import identities_of
 from infra.ground.machine import Finding, Grade
 from infra.ground.sudo import Become
+from infra.inventory.roles import roles_of
 from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 from infra.stack import check_stack

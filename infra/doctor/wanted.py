@@ -8,7 +8,7 @@ from infra.doctor.sites import Question
 from infra.ground.contract import Contract
 from infra.ground.endpoint import Endpoint
 from infra.ground.machine import Look
-from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.roles import roles_of
 from infra.inventory.writes import written_by
 
 COMMON_UNITS = (
@@ -29,15 +29,6 @@ class Port(NamedTuple):
     name: str
     loopback: bool
     """On 127.0.0.1 alone."""
-
-
-def roles_of(contract: Contract) -> dict[str, tuple[str, ...]]:
-    """Host → the roles that it takes, in their order."""
-    found: dict[str, list[str]] = {host: [] for host in contract.hosts}
-    for role in role_order():
-        for host in role_hosts(contract, role):
-            found[host].append(role)
-    return {host: tuple(roles) for host, roles in found.items()}
 
 
 def requests_of(

@@ -40,6 +40,15 @@ def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
     )
 
 
+def roles_of(contract: Contract) -> dict[str, tuple[str, ...]]:
+    """Host → the roles that it takes, in their order."""
+    found: dict[str, list[str]] = {host: [] for host in contract.hosts}
+    for role in role_order():
+        for host in role_hosts(contract, role):
+            found[host].append(role)
+    return {host: tuple(roles) for host, roles in found.items()}
+
+
 def roles_with(step: str) -> list[str]:
     """The roles that have something to do at a step, in their order."""
     return [role for role in role_order() if (ROOT / "roles" / role / "tasks" / f"{step}.yml").is_file()]

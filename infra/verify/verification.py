@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -28,6 +28,7 @@ from infra.ground.login import hop_at_fault
 from infra.ground.ssh import CONNECT_TIMEOUT_S, config_text
 from infra.ground.sudo import get_ready
 from infra.stack import contract_file
+from infra.verify.due import Roles
 from infra.verify.expectations import Expectation, Expectations, parse
 from infra.verify.verdicts import Check, Verdict, VerificationResult, kept_file, read_result
 
@@ -44,8 +45,6 @@ ATTEMPTS = "2"
 ANSWER_LIMIT_S = 3 * CONNECT_TIMEOUT_S
 """For a login and the cheapest command: a busy node takes its time, one that hangs takes all of it."""
 Progress = Callable[[str], None]
-Roles = Mapping[str, Collection[str]]
-"""Host → roles."""
 
 
 def verify(

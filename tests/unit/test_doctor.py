@@ -25,13 +25,13 @@ from infra.doctor.judge import MOST_FINDINGS, grade_of, judge
 from infra.doctor.look import sites
 from infra.doctor.report import as_json, groups, impossible_words, print_reports
 from infra.doctor.sites import NO_REGION, Question, openings, questions
-from infra.doctor.wanted import ports_of, requests_of, roles_of
+from infra.doctor.wanted import ports_of, requests_of
 from infra.drift.assembly import packed_files
 from infra.drift.manifest import Manifest, RoleManifest
 from infra.errors import HARMFUL, CausewayError, ExitCode
 from infra.ground.endpoint import EVERYONE, Destination, HostSet
 from infra.ground.machine import Finding, Grade, Machine, impossible, in_the_way
-from infra.inventory.roles import role_order
+from infra.inventory.roles import role_order, roles_of
 from infra.inventory.writes import written_by
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
