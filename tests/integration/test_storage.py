@@ -26,14 +26,15 @@ BOTH_POOLS = ["storage", "spare"]
 WRITER, READER = "tokyo-gpu-0", "tokyo-gpu-1"
 OSDS = "/var/lib/ceph/osd"
 FOLDER = "/mnt/train/datasets"
-# At a pace: what it wrote while a slow machine converged is to be read in minutes as well.
+# Ever more slowly: a machine that takes four times as long has twice as many files to read, of which 256 take
+# some fifteen seconds (`CHECK`).
 WRITE = """
 import hashlib, os, sys, time
 folder, until = sys.argv[1], sys.argv[2]
 number = 0
 while not os.path.exists(until):
     data = os.urandom(1 << 16)
-    time.sleep(0.2)
+    time.sleep(0.2 + number / 150)
     part = f"{folder}/.{number}"
     with open(part, "wb") as file:
         file.write(data)
