@@ -68,14 +68,18 @@ def main() -> None:
     stack = Checkout(ROOT, options.stack, IPv4Network("10.208.0.0/12"))
     nodes = sorted(load_contract(contract_file(options.stack)).hosts)
     chance, ends = random.Random(options.seed), time.monotonic() + options.minutes * 60  # noqa: S311
-    happened, passing, lasting = Counter[str](), Counter[str](), Counter[str]()
+    happened, unmade, passing, lasting = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     while time.monotonic() < ends:
         what, node = chance.choice((*ON_NODES, *ELSEWHERE)), chance.choice(nodes)
         print(f"{time.strftime('%H:%M:%S')} {node}: {what}", flush=True)
-        if what in ELSEWHERE:
-            ELSEWHERE[what](stack, node)
-        else:
-            print(happens(stack, what, node, chance.randrange(NUMBERS)))
+        number = chance.randrange(NUMBERS)
+        try:
+            said_of_it = ELSEWHERE[what](stack, node) if what in ELSEWHERE else happens(stack, what, node, number)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
+            unmade[what] += 1
+            print(f"did not happen: {failed}", flush=True)
+            continue
+        print(said_of_it or "", flush=True)
         happened[what] += 1
         if not (found := differences(stack)):
             continue
@@ -90,6 +94,7 @@ def main() -> None:
             print(f"a minute later as well: {found}", flush=True)
             _told("exec", "ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{stack.stack}")
     print(f"{happened.total()} events: {dict(happened)}")
+    print(f"could not be made to happen: {dict(unmade)}")
     print(f"taken for drift at once: {dict(passing)}")
     print(f"and for more than {SETTLED_S} s: {dict(lasting)}")
 

@@ -159,15 +159,16 @@ class Store:
         folder = self.top / "repositories" / repository / "_manifests" / "tags"
         return {one.name for one in folder.iterdir()}
 
-    def retain(self, monkeypatch: pytest.MonkeyPatch, later_d: float = 0, **more: Any) -> int:
-        """Run it as it will be so many days from now."""
-        now = registry.time.time()
+    def retain(self, monkeypatch: pytest.MonkeyPatch, later_d: float = 0, jump_d: float = 0, **more: Any) -> int:
+        """Run it as it will be so many days from now, by a clock that is so many days ahead."""
+        now, running_s = registry.time.time(), registry.time.monotonic()
 
         def collect(*_words: object, **_how: object) -> None:
             self.collected.touch()
 
         with monkeypatch.context() as patched:
-            patched.setattr(registry.time, "time", lambda: now + later_d * DAY)
+            patched.setattr(registry.time, "time", lambda: now + (later_d + jump_d) * DAY)
+            patched.setattr(registry.time, "clock_gettime", lambda _which: running_s + later_d * DAY)
             patched.setattr(registry.subprocess, "run", collect)
             words = {"images": str(self.images), "configuration": "c", "untagged_days": 2, "tagged_days": 0}
             return int(registry.retain(words | more))
@@ -228,6 +229,19 @@ def test_old_tags_go_where_that_is_declared(store: Store, monkeypatch: pytest.Mo
     assert store.tags("app") == {"old", "new"}
     store.retain(monkeypatch, tagged_days=90)
     assert store.tags("app") == {"new"}
+
+
+def test_a_clock_that_jumps_makes_nothing_old(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.push("app", {"n": 1}, "v1")
+    bare = store.push("app", {"n": 2})
+    store.retain(monkeypatch, tagged_days=90)
+    store.retain(monkeypatch, tagged_days=90, later_d=1, jump_d=400)
+    store.retain(monkeypatch, tagged_days=90, later_d=2.5, jump_d=400)
+    assert (store.tags("app"), bare in store.has("app")) == ({"v1"}, True)
+    store.retain(monkeypatch, tagged_days=90, later_d=3.1, jump_d=400)
+    assert (store.tags("app"), bare in store.has("app")) == ({"v1"}, False)
+    store.retain(monkeypatch, tagged_days=90, later_d=92, jump_d=400)
+    assert store.tags("app") == set()
 
 
 def test_what_cannot_be_read_has_nothing_taken_away(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ LATER = time.time() + 100 * DAY_S
 def cleaned(program: ModuleType, make: Callable[..., Path], days: float = 14) -> list[str]:
     """What is left after cleaning by age."""
     folder = make("fresh", 0).parent
-    program.Scratch(str(folder), LATER).by_age(days)
+    program.Scratch(str(folder), program.Clock(LATER)).by_age(days)
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != "fresh")
 
 
@@ -59,8 +59,17 @@ def test_what_was_made_just_now_stays_however_old_it_says_it_is(
     program: ModuleType, make: Callable[..., Path]
 ) -> None:
     copied = make("copied", 5000)
-    program.Scratch(str(copied.parent), time.time()).by_age(14)
+    program.Scratch(str(copied.parent), program.Clock(time.time())).by_age(14)
     assert copied.exists()
+
+
+def test_what_a_jump_of_the_clock_made_old_stays(program: ModuleType, make: Callable[..., Path]) -> None:
+    make("job/a/old", 90)
+    folder = make("fresh", 0).parent
+    program.Scratch(str(folder), program.Clock(LATER, LATER - 13 * DAY_S)).by_age(14)
+    assert (folder / "job/a/old").exists()
+    program.Scratch(str(folder), program.Clock(LATER, LATER - 15 * DAY_S)).by_age(14)
+    assert not (folder / "job").exists()
 
 
 def test_what_is_open_stays(program: ModuleType, make: Callable[..., Path]) -> None:
@@ -92,7 +101,7 @@ def test_what_is_opened_while_it_is_moved_comes_back(
             super().__init__()
 
     monkeypatch.setattr(program, "Used", Late)
-    folder = program.Scratch(str(file.parent), LATER)
+    folder = program.Scratch(str(file.parent), program.Clock(LATER))
     folder.remove(list(program.files(str(file.parent), folder.device)))
     assert file.read_text() == "late"
     assert folder.count == 0
@@ -111,7 +120,7 @@ def test_links_lead_nowhere_else(program: ModuleType, make: Callable[..., Path],
 def test_what_a_killed_run_had_moved_aside_goes(program: ModuleType, make: Callable[..., Path]) -> None:
     aside = make(f"{program.ASIDE}/0", 1)
     assert cleaned(program, make) == [program.ASIDE, f"{program.ASIDE}/0"], "it is nobody's to clean by age"
-    program.Scratch(str(aside.parents[1]), LATER).left_aside()
+    program.Scratch(str(aside.parents[1]), program.Clock(LATER)).left_aside()
     assert not aside.exists()
 
 
@@ -128,5 +137,17 @@ def test_the_oldest_go_until_there_is_room(
         file = make(name, (hours - number / 3600) / 24)
     size = file.stat().st_blocks * 512
     monkeypatch.setattr(program, "room", lambda _folder: (3 * size, 3 * size + 1))
-    program.Scratch(str(file.parent), LATER).by_room(85, 40)
+    program.Scratch(str(file.parent), program.Clock(LATER)).by_room(85, 40)
     assert sorted(path.name for path in file.parent.iterdir()) == left
+
+
+def test_what_may_have_been_used_in_the_last_hour_stays_on_a_full_disk(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right after a jump of the clock nobody knows which files that is."""
+    file = make("used", 60)
+    monkeypatch.setattr(program, "room", lambda _folder: (100, 101))
+    program.Scratch(str(file.parent), program.Clock(LATER, LATER - 1800)).by_room(85, 40)
+    assert file.exists()
+    program.Scratch(str(file.parent), program.Clock(LATER, LATER - 7200)).by_room(85, 40)
+    assert not file.exists()

@@ -25,12 +25,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, "/usr/local/lib/causeway")
+from causeway_clock import Clock, look  # noqa: E402 - it is beside other programs, not beside this one
+
 DAY_S = 86_400
 ROUNDS = 10
 """Of bcrypt, as its logarithm: a tenth of a second."""
 ALPHABET = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 SEEN = "causeway-untagged.json"
 """In the images' folder: repository → digest → since when no tag names it."""
+CLOCK = "causeway-clock.json"
+"""Beside it: whether the clock has jumped."""
 
 
 # Who pushes
@@ -102,12 +107,12 @@ def named(blobs: Path, tagged: set[str], present: set[str]) -> set[str]:
     return found
 
 
-def old_tags(tags: Path, days: int, now: float) -> list[Path]:
+def old_tags(tags: Path, days: int, clock: Clock) -> list[Path]:
     """Those that nobody has pushed for so long; those of which a removal was cut off, too."""
     found = []
     for tag in sorted(tags.iterdir()) if tags.is_dir() else ():
         current = tag / "current" / "link"
-        if not linked(current) or (days and now - current.stat().st_mtime > days * DAY_S):
+        if not linked(current) or (days and clock.age_s(current.stat().st_mtime) > days * DAY_S):
             found.append(tag)
     return found
 
@@ -121,12 +126,12 @@ def take_away(repository: Path, digest: str) -> None:
 
 
 def retain_one(
-    repository: Path, blobs: Path, seen: dict[str, float], days: tuple[int, int], now: float
+    repository: Path, blobs: Path, seen: dict[str, float], days: tuple[int, int], clock: Clock
 ) -> None:
     """One repository: `days` for what no tag names, and for tags; `seen` is what was untagged before."""
     untagged_days, tagged_days = days
     tags = repository / "_manifests" / "tags"
-    for tag in old_tags(tags, tagged_days, now):
+    for tag in old_tags(tags, tagged_days, clock):
         # What says where it leads goes first: half a tag is none.
         (tag / "current" / "link").unlink(missing_ok=True)
         shutil.rmtree(tag)
@@ -138,7 +143,7 @@ def retain_one(
     for digest in set(seen) - unnamed:
         del seen[digest]
     for digest in sorted(unnamed):
-        if now - seen.setdefault(digest, now) > untagged_days * DAY_S:
+        if clock.age_s(seen.setdefault(digest, clock.now)) > untagged_days * DAY_S:
             take_away(repository, digest)
             del seen[digest]
 
@@ -153,7 +158,7 @@ def write_whole(path: Path, text: str) -> None:
 
 def retain(settings: dict[str, Any]) -> int:
     """Every repository, then the blobs that nothing names; 1 where something could not be read."""
-    images, now, failed = Path(settings["images"]), time.time(), 0
+    images, failed = Path(settings["images"]), 0
     top = images / "docker" / "registry" / "v2"
     if not (top / "repositories").is_dir():
         return done(images)
@@ -161,13 +166,13 @@ def retain(settings: dict[str, Any]) -> int:
         seen = json.loads((images / SEEN).read_text())
     except (FileNotFoundError, ValueError):
         seen = {}
-    found: dict[str, dict[str, float]] = {}
+    clock, found = look(images / CLOCK), dict[str, dict[str, float]]()
     for repository in repositories(top / "repositories"):
         name = str(repository.relative_to(top / "repositories"))
         found[name] = dict(seen.get(name, {}))
         try:
             days = (int(settings["untagged_days"]), int(settings["tagged_days"]))
-            retain_one(repository, top / "blobs", found[name], days, now)
+            retain_one(repository, top / "blobs", found[name], days, clock)
         except (OSError, ValueError, KeyError, TypeError) as error:
             print(f"{name}: {error}: all that no tag names stays", file=sys.stderr)
             failed = 1

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """Clean a scratch folder: what nobody has used for days, and the oldest first when the disk fills.
 
-    scratch.py FOLDER DAYS HIGH_PCT LOW_PCT
+    scratch.py FOLDER DAYS HIGH_PCT LOW_PCT CLOCK
 
-A file that a process of this node has open or mapped is never removed. Files are moved aside and looked at
+CLOCK is a file that knows whether the clock has jumped: days count from there on. A file that a process of this node has open or mapped is never removed. Files are moved aside and looked at
 again before they go, so that one that is opened meanwhile comes back to its place.
 """
 
@@ -13,10 +13,11 @@ import contextlib
 import os
 import stat
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from causeway_clock import Clock, look
 
 DAY_S = 86_400
 YOUNGEST_S = 3600
@@ -105,17 +106,17 @@ class Used:
 class Scratch:
     """A folder that is cleaned."""
 
-    def __init__(self, folder: str, now: float) -> None:
-        """`now` in seconds since 1970."""
-        self.folder, self.now = folder, now
+    def __init__(self, folder: str, clock: Clock) -> None:
+        """`clock`: by which it goes."""
+        self.folder, self.clock = folder, clock
         self.device = Path(folder).stat().st_dev
         self.aside = Path(folder) / ASIDE
         self.count = self.freed = 0
 
     def by_age(self, days: float) -> None:
         """Remove what was not used for days, and folders that have been empty for as long."""
-        old = (one for one in files(self.folder, self.device) if self.now - one.used_at > days * DAY_S)
-        self.remove(list(old))
+        found = files(self.folder, self.device)
+        self.remove([one for one in found if self.clock.age_s(one.used_at) > days * DAY_S])
         self.empty_folders(days)
 
     def by_room(self, high_pct: float, low_pct: float) -> None:
@@ -126,7 +127,7 @@ class Scratch:
         wanted, chosen = taken - whole * low_pct / 100, list[File]()
         used = Used()
         for one in sorted(files(self.folder, self.device), key=lambda one: one.used_at):
-            if wanted <= 0 or self.now - one.used_at < YOUNGEST_S:
+            if wanted <= 0 or self.clock.age_s(one.used_at) < YOUNGEST_S:
                 break
             if not used.has(one.key):
                 chosen.append(one)
@@ -167,7 +168,7 @@ class Scratch:
     def bring_back(self, place: Path, path: Path) -> None:
         """To where it was; beside it where something new has its name."""
         taken = os.path.lexists(path)
-        target = path.with_name(f"{path.name}.{int(self.now)}") if taken else path
+        target = path.with_name(f"{path.name}.{int(self.clock.now)}") if taken else path
         with contextlib.suppress(FileNotFoundError):
             place.rename(target)
 
@@ -186,7 +187,7 @@ class Scratch:
         """Whether nothing was made, moved or removed in a folder for days."""
         with contextlib.suppress(OSError):
             found = place.lstat()
-            return self.now - max(found.st_mtime, found.st_ctime) > days * DAY_S
+            return self.clock.age_s(max(found.st_mtime, found.st_ctime)) > days * DAY_S
         return False
 
     def left_aside(self) -> None:
@@ -206,9 +207,9 @@ def room(folder: str) -> tuple[int, int]:
     return taken, taken + found.f_bavail * found.f_frsize
 
 
-def main(folder: str, days: str, high_pct: str, low_pct: str) -> None:
+def main(folder: str, days: str, high_pct: str, low_pct: str, clock: str) -> None:
     """Clean, and say what went."""
-    scratch = Scratch(folder, time.time())
+    scratch = Scratch(folder, look(Path(clock)))
     scratch.left_aside()
     scratch.by_age(float(days))
     scratch.by_room(float(high_pct), float(low_pct))

@@ -23,8 +23,8 @@ for name in ("old", "held", "fresh"):
         file.write(name)
 held = open(folder + "/held")
 # When an inode changed nobody can set: the cleaning is made to believe that these days have passed.
-cleaner = scratch.Scratch(folder, time.time() + (days + 1) * 86400)
-os.utime(folder + "/fresh", (cleaner.now, cleaner.now))
+cleaner = scratch.Scratch(folder, scratch.Clock(time.time() + (days + 1) * 86400))
+os.utime(folder + "/fresh", (cleaner.clock.now, cleaner.clock.now))
 cleaner.by_age(days)
 print(json.dumps([sorted(os.listdir(folder)), held.read()]))
 """
@@ -33,11 +33,11 @@ import json, os, sys, time
 sys.path.insert(0, "/usr/local/lib/causeway")
 import scratch
 folder = sys.argv[1]
-cleaner = scratch.Scratch(folder, time.time() + 86400)
+cleaner = scratch.Scratch(folder, scratch.Clock(time.time() + 86400))
 for number, name in enumerate("abc"):
     with open(folder + "/" + name, "wb") as file:
         file.write(bytes(4 << 20))
-    used_at = cleaner.now - 7200 + number
+    used_at = cleaner.clock.now - 7200 + number
     os.utime(folder + "/" + name, (used_at, used_at))
 held = open(folder + "/a")
 cleaner.by_room(70, 55)

@@ -1,0 +1,1 @@
+../../scratch/files/causeway_clock.py
