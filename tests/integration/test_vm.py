@@ -4,7 +4,9 @@ what faults leave.
 
 import json
 import os
+import re
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from subprocess import CalledProcessError
@@ -181,6 +183,17 @@ def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout)
     assert (process_of(machines, B), instance_of(machines, B)) == (process, instance)
     assert machines.ssh(B, "cat", "/root/mark") == "kept"
     assert (process_of(machines, A), boot_of(machines, A)) == other, "nobody touched the other one"
+
+
+def test_a_clock_that_steps_is_no_drift(machines: Checkout) -> None:
+    """By the node's own watch either. What a scan has of times: answers that are kept, files, services' starts."""
+    for step in ("+1 hour", "-3 days", "+6 days"):
+        machines.ssh(B, f"date --set='{step}' && systemctl start causeway-drift-watch.service")
+        machines.run("exec", "causeway", "drift", machines.stack)
+        told = machines.ssh(B, "cat /var/lib/prometheus/node-exporter/causeway_drift.prom")
+        assert re.findall(r"^causeway_drift_differences\{.*\} (?!0)", told, re.MULTILINE) == []
+    machines.ssh(B, f"date --set=@{time.time():.0f}")
+    machines.run("exec", "causeway", "drift", machines.stack)
 
 
 def test_taking_it_down_leaves_nothing(machines: Checkout) -> None:
