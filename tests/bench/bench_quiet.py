@@ -74,7 +74,8 @@ def main() -> None:
         print(f"{time.strftime('%H:%M:%S')} {node}: {what}", flush=True)
         number = chance.randrange(NUMBERS)
         try:
-            said_of_it = ELSEWHERE[what](stack, node) if what in ELSEWHERE else happens(stack, what, node, number)
+            make = ELSEWHERE.get(what)
+            said_of_it = make(stack, node) if make else happens(stack, what, node, number)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
             unmade[what] += 1
             print(f"did not happen: {failed}", flush=True)

@@ -399,7 +399,7 @@ def test_after_all_that_it_is_as_declared(stack: Checkout) -> None:
 
 
 def test_nodes_servers_and_a_region_that_are_declared_no_more_are_forgotten(stack: Checkout) -> None:
-    """Two of three servers go in one `up`: the one that stays takes writes all the time, and knows of no other."""
+    """Two of three servers go in one `up`: the one that stays takes writes, and knows of no other."""
     stays, *_ = SERVERS
     put(stack, stays, "/run/write.sh", WRITE)
     stack.on_node(stays, "systemd-run", "--quiet", "--unit=writer", "sh", "/run/write.sh")

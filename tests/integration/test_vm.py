@@ -186,7 +186,7 @@ def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout)
 
 
 def test_a_clock_that_steps_is_no_drift(machines: Checkout) -> None:
-    """By the node's own watch either. What a scan has of times: answers that are kept, files, services' starts."""
+    """By the node's own watch either. A scan has times of answers, files and services' starts."""
     for step in ("+1 hour", "-3 days", "+6 days"):
         machines.ssh(B, f"date --set='{step}' && systemctl start causeway-drift-watch.service")
         machines.run("exec", "causeway", "drift", machines.stack)

@@ -125,5 +125,5 @@ def test_nothing_is_ever_older_than_it_is(
             passed_s += abs(seconds) / 60 + machine.running_s
         elif step == "jumps":
             machine.clock += seconds
-        clock, unseen_s = machine.looks(), len(steps) * PROGRAM.JUMP_S
+        clock, unseen_s = machine.looks(), len(steps) * HOUR
         assert all(clock.age_s(stamp) <= passed_s - then_s + unseen_s for stamp, then_s in written)

@@ -159,7 +159,9 @@ class Store:
         folder = self.top / "repositories" / repository / "_manifests" / "tags"
         return {one.name for one in folder.iterdir()}
 
-    def retain(self, monkeypatch: pytest.MonkeyPatch, later_d: float = 0, jump_d: float = 0, **more: Any) -> int:
+    def retain(
+        self, monkeypatch: pytest.MonkeyPatch, later_d: float = 0, jump_d: float = 0, **more: Any
+    ) -> int:
         """Run it as it will be so many days from now, by a clock that is so many days ahead."""
         now, running_s = registry.time.time(), registry.time.monotonic()
 

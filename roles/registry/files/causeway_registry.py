@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/causeway")
-from causeway_clock import Clock, look  # noqa: E402 - it is beside other programs, not beside this one
+from causeway_clock import Clock, look
 
 DAY_S = 86_400
 ROUNDS = 10

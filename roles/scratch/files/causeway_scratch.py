@@ -3,8 +3,9 @@
 
     scratch.py FOLDER DAYS HIGH_PCT LOW_PCT CLOCK
 
-CLOCK is a file that knows whether the clock has jumped: days count from there on. A file that a process of this node has open or mapped is never removed. Files are moved aside and looked at
-again before they go, so that one that is opened meanwhile comes back to its place.
+CLOCK is a file that knows whether the clock has jumped: days count from there on. A file that a process of
+this node has open or mapped is never removed. Files are moved aside and looked at again before they go, so
+that one that is opened meanwhile comes back to its place.
 """
 
 from __future__ import annotations
