@@ -39,7 +39,7 @@ def rebooted(stack: Checkout, node: str) -> None:
     """The node starts anew; what the provider has to do for it, `up` does."""
     said("podman", "restart", f"cw-{stack.stack}-{node}")
     if failed := _told("up", stack.stack, "--no-measure"):
-        raise SystemExit(failed)
+        raise RuntimeError(failed)
 
 
 ELSEWHERE: dict[str, Callable[[Checkout, str], None]] = {"links flap": flapped, "a node reboots": rebooted}
@@ -76,7 +76,7 @@ def main() -> None:
         try:
             make = ELSEWHERE.get(what)
             said_of_it = make(stack, node) if make else happens(stack, what, node, number)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failed:
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired, RuntimeError) as failed:
             unmade[what] += 1
             print(f"did not happen: {failed}", flush=True)
             continue
