@@ -19,7 +19,6 @@ import asyncssh
 from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
 from infra.drift.assembly import PYTHON, script
-from infra.drift.kinds.slow import ANSWERS
 from infra.errors import CausewayError, sentence, why
 from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, RegionContract, load_contract
@@ -30,6 +29,8 @@ CONNECT_TIMEOUT_S = 10
 NO_WAY = (errno.EHOSTUNREACH, errno.ENETUNREACH)
 AGAIN_S = 2
 """A link that fails over, or a neighbour that is asked for again, takes a moment."""
+COMPILED = "/var/lib/causeway/compiled"
+"""Where a seal keeps its probe on the node: for root only."""
 ANSWER_LIMIT_S = 80
 """Longest for all looks of a request together: on an emulated machine beside others they take half of it."""
 NOT_FOUND = 127
@@ -235,7 +236,7 @@ class Trips:
         """Run the probe and return its answer. TripError when there is none."""
         await self.require_sudo(connection, host)
         command = self.as_root(host, PYTHON)
-        data = self.ahead(host) + script(request, kept=ANSWERS)
+        data = self.ahead(host) + script(request, kept=COMPILED)
         most = most_bytes(request)
         said, complaint, status = await execute(connection, command, data, ANSWER_LIMIT_S, most)
         if not said and status == NOT_FOUND:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -16,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,7 @@ from tests.loaded import load
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "pki"
 NAMES = ["client.tokyo.consul", "tokyo-gpu-0", "localhost", "127.0.0.1", "10.81.32.0", "fd00::1"]
 BOTH = ["server", "client"]
+RSA, EC = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
 Sign = Callable[..., str]
 
 
@@ -320,5 +322,31 @@ def test_a_scan_sees_that_a_certificate_ends_soon(
     file.write_text(sign())
     assert look(node, str(file), {"days": str(days)}) == {"lasts": lasts}
     file.write_text("no certificate")
-    with pytest.raises(ValueError, match="openssl x509"):
+    with pytest.raises(ValueError, match="no certificate"):
         look(node, str(file), {"days": days})
+
+
+DRIFT = load(ROLE / "drift" / "certificate.py")
+
+
+@settings(max_examples=50)
+@given(
+    end=st.datetimes(datetime(1960, 1, 1), datetime(9999, 12, 31)),
+    issuer=st.text(min_size=1, max_size=60),
+    serial=st.integers(1, (1 << 159) - 1),
+    is_rsa=st.booleans(),
+    cut=st.floats(0, 1),
+)
+def test_the_end_is_read_as_the_library_reads_it(
+    end: datetime, issuer: str, serial: int, is_rsa: bool, cut: float
+) -> None:
+    key = RSA if is_rsa else EC
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), serial, datetime(1955, 1, 1), end)
+    made = builder.sign(key, hashes.SHA256())
+    text = "What stands before it is not of it.\n" + made.public_bytes(Encoding.PEM).decode()
+    assert DRIFT.certificate_end(text) == made.not_valid_after_utc.strftime("%Y%m%d%H%M%S").zfill(14)
+    lines = text.splitlines()[1:-1]
+    part = "\n".join([lines[0], *lines[1 : 1 + int(cut * (len(lines) - 1))]])
+    with suppress(ValueError):  # and nothing else
+        DRIFT.certificate_end(part)
