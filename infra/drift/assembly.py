@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from infra import ROOT
-from infra.drift.kinds import KINDS, kind_files
+from infra.drift.kinds import KINDS, kind_files, named_kinds
 from infra.errors import CausewayError
 from infra.files import known_as, tree_hash, value_hash
 
@@ -231,11 +231,6 @@ def script(request: Mapping[str, Any], limit_s: int = PROBE_LIMIT_S, kept: str =
 
     KEPT: the node's folder for compiled probes; without one it compiles what it gets.
     """
-    probe = _packed_probe(_kinds_of(request["entries"]))
+    kinds = named_kinds((kind, key) for kind, key, *_ in request["entries"])
+    probe = _packed_probe(frozenset(kinds.union(request.get("kinds", ()))))
     return with_request(packed_files((LOADER,)), request, limit_s, probe, kept)
-
-
-def _kinds_of(entries: Iterable[list[Any]]) -> frozenset[str]:
-    """The names of the kinds that these entries are of."""
-    names = {name for kind, key, *_ in entries for name in (kind, f"{kind} {key}")}
-    return frozenset(names & KINDS.keys())

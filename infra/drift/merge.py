@@ -12,7 +12,7 @@ from infra.drift.compared import answered_for
 from infra.drift.findings import explain
 from infra.drift.journal import Change, noted_changes
 from infra.drift.kind import governed_aspects
-from infra.drift.kinds import kind_of, known_keys
+from infra.drift.kinds import kind_of, known_keys, named_kinds
 from infra.drift.manifest import (
     PARTS,
     Entry,
@@ -35,13 +35,17 @@ TasksOf = Callable[[str], Mapping[str, str]]
 
 
 def probe_request(salt: str, claims: list[Record], standing: Iterable[Entry]) -> dict[str, Any]:
-    """The probe's request that reads every claim's values. STANDING: what stays sealed beside them."""
-    entries = []
+    """The probe's request that reads every claim's values. STANDING: what stays sealed beside them.
+
+    `kinds` are those of what stays: the probe that a seal keeps on the node is the one that scans bring.
+    """
+    entries, standing = [], list(standing)
     for claim in claims:
         kind = kind_of(claim["kind"], claim["key"])
         entries.append([claim["kind"], claim["key"], kind.asking(claim), {}])
     known = known_keys((entry.kind, entry.key) for entry in standing)
-    return {"mode": "seal", "salt": salt, "entries": entries, "known": known}
+    kinds = sorted(named_kinds((entry.kind, entry.key) for entry in standing))
+    return {"mode": "seal", "salt": salt, "entries": entries, "known": known, "kinds": kinds}
 
 
 def disagreement(claim: Record, found: Mapping[str, Any]) -> str | None:

@@ -52,6 +52,11 @@ def kind_of(name: str, key: str = "") -> Kind:
     return KINDS.get(f"{name} {key}") or KINDS.get(name) or Kind(name, None, {})
 
 
+def named_kinds(things: Iterable[tuple[str, str]]) -> set[str]:
+    """The names in `KINDS` by which things (kind and key) are looked at."""
+    return KINDS.keys() & {name for kind, key in things for name in (kind, f"{kind} {key}")}
+
+
 def known_keys(things: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Kind → keys, of those things (kind and key) of whose kind a look has to know them all."""
     known: dict[str, list[str]] = {}
