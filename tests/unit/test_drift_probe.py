@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.drift import assembly, loader, probe
+from infra.drift import assembly, loader, merge, probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
 from infra.drift.kinds import KINDS, unit
@@ -33,9 +33,11 @@ from roles.base.drift.authorized_keys import look_at_authorized_keys
 SALT = "5a17"
 
 
-def ask(mode: str, *entries: list[Any], limit_s: int = 20, kept: Path | str = "") -> Any:
+def ask(
+    mode: str, *entries: list[Any], limit_s: int = 20, kept: Path | str = "", kinds: Iterable[str] = ()
+) -> Any:
     """What a node would answer, by way of the script that is really sent."""
-    request = {"mode": mode, "salt": SALT, "entries": list(entries)}
+    request = {"mode": mode, "salt": SALT, "entries": list(entries), "kinds": list(kinds)}
     said = subprocess.run(
         ["sh", "-c", PYTHON],
         input=script(request, limit_s, str(kept)),
@@ -95,6 +97,19 @@ def test_a_seal_keeps_the_compiled_probe_for_later_looks_and_a_scan_keeps_nothin
     assert ask("scan", entry, kept=kept)["values"] == []
     loader.keep(str(path), compile(TELLTALE, "x", "exec"))
     assert ask("scan", entry, kept=kept)["clock"] == 1, "what is kept answers"
+
+
+def test_a_seal_of_one_role_keeps_the_probe_that_a_scan_of_all_brings(file: Path, tmp_path: Path) -> None:
+    claims: list[merge.Record] = [{"kind": "file", "key": str(file), "how": {}, "reported": {}}]
+    standing = Entry(kind="sysctl", key="kernel.pid_max", task="other", want={"value": "1"})
+    sealed = merge.probe_request(SALT, claims, iter([standing]))
+    kept, entry = tmp_path / "kept", ["file", str(file), {}, want(file)]
+    ask("seal", entry, kept=kept, kinds=sealed["kinds"])
+    (path,) = kept.iterdir()
+    loader.keep(str(path), compile(TELLTALE, "x", "exec"))
+    other = ["sysctl", "kernel.pid_max", {}, {"value": "1"}]
+    assert ask("scan", entry, other, kept=kept)["clock"] == 1
+    assert ask("scan", entry, kept=kept)["clock"] > 1, "another host's"
 
 
 @pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
