@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-MOST = 12
-"""So many compiled probes stay, of 0.2 MB: what a seal looks at differs with the roles that ran."""
+MOST = 4
+"""So many compiled probes stay: another Causeway or another set of roles has another."""
 
 
 def serve(request: dict[str, Any], limit_s: float, packed: bytes, folder: str) -> None:

@@ -78,7 +78,7 @@ def main() -> None:
             said_of_it = make(stack, node) if make else happens(stack, what, node, number)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired, RuntimeError) as failed:
             unmade[what] += 1
-            print(f"did not happen: {failed}", flush=True)
+            print(f"did not end well, and is not counted: {failed}", flush=True)
             continue
         print(said_of_it or "", flush=True)
         happened[what] += 1
@@ -95,7 +95,7 @@ def main() -> None:
             print(f"a minute later as well: {found}", flush=True)
             _told("exec", "ansible-playbook", "playbooks/repair.yml", "-i", f"inventories/{stack.stack}")
     print(f"{happened.total()} events: {dict(happened)}")
-    print(f"could not be made to happen: {dict(unmade)}")
+    print(f"did not end well: {dict(unmade)}")
     print(f"taken for drift at once: {dict(passing)}")
     print(f"and for more than {SETTLED_S} s: {dict(lasting)}")
 
