@@ -5,6 +5,7 @@ Exit codes: 0 ok, 1 failed, 2 bad input, 3 drift found.
 
 import argparse
 import ast
+import gc
 import importlib
 import io
 import os
@@ -94,12 +95,16 @@ def _run(words: list[str]) -> int:
 
 def _module(name: str, where: str) -> Any:
     """A command's module. Without a checkout those work that need no stack, and say `OFFLINE = True`."""
+    gc.disable()  # what is loaded stays to the end: Python would look through it for rubbish again and again
     try:
         module = importlib.import_module(where)
     except ModuleNotFoundError:
         if CHECKOUT:
             raise
         module = None
+    finally:
+        gc.freeze()
+        gc.enable()
     if CHECKOUT or getattr(module, "OFFLINE", False):
         return module
     raise CausewayError(

@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ from infra import ROOT
 NOT_HASHED = {"molecule", "__pycache__", "causeway.yml", "README.md"}
 """Files and folders that change nothing on a node; the last one is written by `up` itself."""
 
+NOT_ENTERED = ("molecule", "__pycache__")
 MOST_KNOWN = 500
 """So many texts of one subject stay in the cache."""
+SETTLED_NS = 2 * 10**9
+"""What changed within this may change again and keep its times: the clocks of file systems tick slowly."""
 
 
 def tree_hash(*paths: str) -> str:
@@ -22,12 +26,70 @@ def tree_hash(*paths: str) -> str:
     digest = hashlib.sha256()
     for start in paths:
         top = ROOT / start
-        files = [top] if top.is_file() else sorted(p for p in top.rglob("*") if p.is_file())
-        for file in files:
+        for file in [top] if top.is_file() else files_below(top):
             relative = file.relative_to(ROOT)
             if not NOT_HASHED & set(relative.parts):
                 digest.update(f"{relative}\0".encode() + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
+
+
+def files_below(top: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """The files below a folder, in order, also those that links to other folders lead to, as Ansible has it.
+
+    `above`: the folders on the way there; a link back to one of them is not followed.
+    """
+    real = top.resolve()
+    if real in above or not top.is_dir():
+        return
+    for path in sorted(top.iterdir()):
+        if path.is_dir():
+            yield from files_below(path, (*above, real))
+        elif path.is_file():
+            yield path
+
+
+def tree_state(*paths: Path, until_ns: int | None = None) -> str:
+    """One hash that another one follows on whatever changes below these paths, without a file being read.
+
+    Each file and directory counts with its size, times and inode: nothing writes a file, or puts one in its
+    place, and leaves its ctime. What only tests have is not entered. Empty while something is too young to
+    tell, and with `until_ns` where something changed since.
+    """
+    seen: list[_State] = []
+    try:
+        for path in paths:
+            _note_states(str(path), seen)
+    except OSError:
+        return ""  # whoever reads it says what it is
+    newest = max((ctime_ns for _, _, _, ctime_ns, *_ in seen), default=0)
+    now_ns = time.time_ns()
+    settled = newest < min(now_ns, until_ns if until_ns is not None else now_ns) - SETTLED_NS
+    return hashlib.sha256(repr(sorted(seen)).encode()).hexdigest()[:32] if settled else ""
+
+
+_State = tuple[str, int, int, int, int, int, int]
+"""Path, size, mtime, ctime, inode, device, mode."""
+
+
+def _note_states(path: str, seen: list[_State]) -> None:
+    """Of a path and of all below it, of links and of what they lead to; nothing of what is not there."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        seen.append(_state(path, Path(path).stat()))
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in NOT_ENTERED:
+                        _note_states(entry.path, seen)
+                    continue
+                seen.append(_state(entry.path, entry.stat(follow_symlinks=False)))
+                if entry.is_symlink():
+                    with suppress(OSError):  # it leads to nothing
+                        seen.append(_state(entry.path, entry.stat()))
+
+
+def _state(path: str, stat: os.stat_result) -> _State:
+    times = stat.st_mtime_ns, stat.st_ctime_ns
+    return path, stat.st_size, *times, stat.st_ino, stat.st_dev, stat.st_mode
 
 
 def value_hash(value: Any) -> str:
@@ -49,7 +111,8 @@ def known_as(subject: str, name: str, work_out: Callable[[], str]) -> str:
     """
     noted = cache_folder() / subject / name
     with suppress(OSError):
-        return noted.read_text()
+        if text := noted.read_text():  # a machine that lost power may have kept the name alone
+            return text
     text = work_out()
     part = noted.with_name(f".{name}.{os.getpid()}")  # Ansible's workers come together
     with suppress(OSError):
@@ -68,9 +131,9 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def given_file(declared: str) -> Path:
+def given_file(declared: str, root: Path | None = None) -> Path:
     """A file on this machine that a declaration names, from the checkout or from the user's home."""
-    return ROOT / Path(declared).expanduser()
+    return (root or ROOT) / Path(declared).expanduser()
 
 
 def given_path(declared: str | None) -> str:

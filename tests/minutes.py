@@ -1,8 +1,14 @@
-"""Where the minutes of a test run went: per step, per phase, per role, and the most expensive tasks."""
+"""Where the minutes of a test run went: per step, per phase, per role, and the most expensive tasks.
+
+Beside a step's minutes stand the CPU seconds of its own processes; what its nodes took is told for all steps
+together, as the kernel keeps it (`Processors`).
+"""
 
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +20,37 @@ PHASES = {
     "verify.yml": "verify",
 }
 """What a molecule scenario's playbook is for; `converge.yml` is two: the second time it is idempotence."""
+
+NODES = Path("/sys/fs/cgroup/libpod_parent/cpu.stat")
+"""What podman's containers have used, those that are gone too."""
+MACHINE = Path("/proc/stat")
+WORKING = (1, 2, 3, 6, 7)
+"""Its columns of time in which a CPU did something: user, nice, system, interrupts. Guests are in user."""
+
+
+@dataclass(frozen=True)
+class Processors:
+    """CPU seconds that were used since the machine was started: in nodes that are containers, and in all."""
+
+    nodes_s: float
+    machine_s: float
+
+    @classmethod
+    def now(cls) -> "Processors":
+        """As the kernel has it."""
+        columns = MACHINE.read_text().split("\n", 1)[0].split()
+        machine_s = sum(int(columns[number]) for number in WORKING) / os.sysconf("SC_CLK_TCK")
+        used = dict(map(str.split, NODES.read_text().splitlines() if NODES.exists() else ()))
+        return cls(int(used.get("usage_usec", 0)) / 1_000_000, machine_s)
+
+    def since(self, before: "Processors", ended: Iterable[Ended]) -> str:
+        """What was used between, and by whom."""
+        steps_s = sum(one.cpu_s for one in ended)
+        nodes_s, machine_s = self.nodes_s - before.nodes_s, self.machine_s - before.machine_s
+        return (
+            f"{machine_s / 60:7.1f}  CPU-minutes of the machine: {steps_s / 60:.1f} steps' own processes,"
+            f" {nodes_s / 60:.1f} nodes in containers, {(machine_s - steps_s - nodes_s) / 60:.1f} all else"
+        )
 
 
 def playbooks(file: Path) -> list[dict[str, Any]]:
@@ -47,7 +84,7 @@ def table(ended: Iterable[Ended]) -> list[str]:
     by_step = sorted(ended, key=lambda one: -one.took_s)
     roles: Counter[str] = Counter()
     tasks: Counter[tuple[str, str]] = Counter()
-    lines = ["minutes  step"]
+    lines = ["minutes  CPU s  step"]
     of_all: Counter[str] = Counter()
     for one in by_step:
         ran = playbooks(one.step.durations)
@@ -58,7 +95,7 @@ def table(ended: Iterable[Ended]) -> list[str]:
         scenario = one.step.name.startswith("molecule-")
         spent = phases(ran) if scenario else {}
         of_all.update(spent)
-        lines.append(f"{one.took_s / 60:7.1f}  {one.step.label}{_in_brackets(spent)}")
+        lines.append(f"{one.took_s / 60:7.1f}{one.cpu_s:7.0f}  {one.step.label}{_in_brackets(spent)}")
     total_s = sum(one.took_s for one in by_step)
     lines.append(f"{total_s / 60:7.1f}  step-minutes in all")
     lines += _section("phase of the molecule scenarios", of_all.most_common())

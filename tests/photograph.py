@@ -1,6 +1,7 @@
 """What a node is, thing by thing, asked of its own tools: to hold one moment against another."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 ASK = r"""
 find /etc /usr/local /opt /srv -xdev -printf '%p %y %m %U %G %l\n'
@@ -51,3 +52,8 @@ def photograph(run: Callable[[str], str], more: str = "") -> set[str]:
     """One line for each thing. RUN: runs a script on the node, and says what it printed."""
     lines = [line for line in run(ASK + more).splitlines() if line.strip()]
     return {line for line in lines if not any(own in line for own in OF_THEIR_OWN)}
+
+
+def photographs(on: Callable[..., str], nodes: Iterable[str]) -> dict[str, set[str]]:
+    """Node → what it is. ON: runs a command on a node, and says what it printed."""
+    return {node: photograph(partial(on, node, "sh", "-c")) for node in nodes}

@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import os
 import re
+import resource
 import signal
 import tempfile
 import threading
@@ -18,8 +19,9 @@ from tests import declared
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / ".causeway" / "logs" / "tests"
-AT_ONCE = 4
-"""Of two cores: a step waits for half of its time, for services to start and for peers to answer."""
+AT_ONCE = 3
+"""Of two cores: a step waits for a part of its time, for services to start and for peers to answer. With more
+at a time more stacks stand, whose daemons take their part, and whoever waits looks more often."""
 LARGE_AT_ONCE = 2
 """Of those whose services work all the time: the longer each stands, the more of that is for nothing."""
 LIMIT_S = 3600  # a step that takes longer hangs: the longest takes half of it, on a busy machine
@@ -53,6 +55,9 @@ class Step:
     """Needs no nodes, and is part of `./run test quick`."""
     alone: bool = False
     """Measures time, or takes all that a machine has."""
+    emulates: bool = False
+    """Emulates every instruction of two machines: takes the place of two steps, and begins as the first,
+    while the others are one process each."""
     large: bool = False
     """Has a cluster whose services work all the time, whether a test looks or not."""
     late: bool = False
@@ -102,6 +107,9 @@ class Ended:
     took_s: float
     interrupted: bool = False
     """Did not pass because the run was ended: that says nothing of the step."""
+    cpu_s: float = 0.0
+    """CPU seconds of its processes: of the one that we started, and of all that were waited for below it. Not
+    what runs in nodes, and nothing that was left to itself, such as podman's monitors."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,7 @@ class Run:
         self.interrupted = False
         self.stalls = Stalls()
         self.ending: list[asyncio.Future[None]] = []
+        self._counted_s = _waited_for_s()
 
     @property
     def passed(self) -> list[Step]:
@@ -177,7 +186,8 @@ class Run:
         return [one.step for one in self.ended if not one.passed]
 
     async def all(self) -> None:
-        """Run the steps in order: the ground first, `alone` beside no other, none beside itself."""
+        """Run the steps in order: the ground first, `alone` beside no other, none beside itself, and what
+        emulates machines beside one."""
         with self.stalls:
             await self._all()
 
@@ -207,7 +217,10 @@ class Run:
         if step is None or not running:
             return step
         alone = step.alone or any(one.alone for one in running)
-        return None if alone or len(running) >= self.at_once else step
+        # What emulates machines is next once the ground is there, and finds its place.
+        held = 2 * (no_ground and any(one.emulates for one in self.waiting))
+        taken = held + sum(1 + one.emulates for one in (*running, step) if not (held and one.ground))
+        return None if alone or taken > max(self.at_once, 1 + step.emulates) else step
 
     async def _one(self, step: Step) -> None:
         print(f"       … {step.label}", flush=True)
@@ -219,12 +232,18 @@ class Run:
             if passed and (odd := declared.undeclared(step.opened, step.reads)):
                 log.write(f"FAILED tests/steps.py - {declared.in_words(step.label, odd)}\n".encode())
                 passed = False
-        ended = Ended(step, passed, time.monotonic() - started, self.interrupted and not passed)
+        took_s, interrupted = time.monotonic() - started, self.interrupted and not passed
+        ended = Ended(step, passed, took_s, interrupted, self._cpu_s())
         self.ended.append(ended)
         verdict = "ok    " if passed else "FAILED"
         print(
             f"{len(self.ended):3}/{self.total:<3}  {verdict} {step.label}  {ended.took_s:.1f} s", flush=True
         )
+
+    def _cpu_s(self) -> float:
+        """CPU seconds of what ended since the last time: a step. Of two in the same moment one has both's."""
+        before, self._counted_s = self._counted_s, _waited_for_s()
+        return self._counted_s - before
 
     async def _command(self, step: Step, log: int) -> bool:
         command = step.command
@@ -317,6 +336,12 @@ def _reasons(block: Iterable[str]) -> list[str]:
         return said[-REASON_LINES:]
     first = next((number for number, line in enumerate(said) if REASON.search(line)), 0)
     return said[min(first, max(len(said) - REASON_LINES, 0)) :][:REASON_LINES]
+
+
+def _waited_for_s() -> float:
+    """CPU seconds of all processes that this one has waited for, and that those have."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -7,13 +7,14 @@ is said in the descriptions; `causeway check` has the last word.
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from infra import ROOT
 from infra.checks.load import CONFIG_KEY
-from infra.checks.reference import LIMITS_OF_RULES, UNITS
+from infra.checks.reference import LIMITS_OF_RULES, unit
 from infra.declaration import ClusterSpec
+from infra.declaration.described import described
 from infra.declaration.places import places
 
 FILE = ROOT / "docs" / "declaration.schema.json"
@@ -45,8 +46,10 @@ def declaration_schema() -> Schema:
     cluster = ClusterSpec.model_json_schema(schema_generator=_Untitled)
     models: dict[str, Schema] = {**cluster.pop("$defs"), ClusterSpec.__name__: cluster}
     for model in places().values():
-        for name, field in model.model_fields.items():
-            models[model.__name__]["properties"][name]["description"] = _description(model, name, field)
+        for name in model.model_fields:
+            properties = models[model.__name__]["properties"]
+            said = {**properties[name], "description": _description(model, name)}
+            properties[name] = dict(sorted(said.items()))  # as pydantic has all others
     for schema in _schemas(models):
         _mend(schema)
     declared = {"$ref": f"#/$defs/{ClusterSpec.__name__}"}
@@ -64,11 +67,11 @@ def declaration_schema() -> Schema:
     }
 
 
-def _description(model: type, name: str, field: FieldInfo) -> str:
+def _description(model: type[BaseModel], name: str) -> str:
     """What a field means, its unit, and what the rules allow."""
-    parts = [" ".join((field.description or "").split())]
-    if unit := UNITS.get(name.rpartition("_")[2]):
-        parts.append(f"Unit: {unit}.")
+    parts = [" ".join(described(model, name).split())]
+    if named := unit(name):
+        parts.append(f"Unit: {named}.")
     if limits := LIMITS_OF_RULES.get((model, name)):
         parts.append(f"Allowed: {limits}.")
     return " ".join(parts)

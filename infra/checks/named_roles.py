@@ -1,4 +1,4 @@
-"""Roles that a declaration names: those that may leave a node, and those that a pool does not take."""
+"""Roles that a declaration names: those that may leave, or take over, and those that a pool does not take."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -21,10 +21,7 @@ class LeaveNamesRoles:
         asking = sorted(name for name, role in roles().items() if role.leaves)
         for index, one in enumerate(spec.leave):
             if one.role not in asking:
-                allowed = ", ".join(asking)
-                message = f"{show(one.role)} is not a role that leaves with consent only ({allowed})"
-                meant = nearest(one.role, asking)
-                yield Problem(f"leave[{index}].role", message, show(one.role), allowed, meant)
+                yield _no_such(f"leave[{index}].role", one.role, "leaves with consent only", asking)
             yield from _hosts(f"leave[{index}].hosts", one)
 
 
@@ -40,12 +37,35 @@ class ExcludedRolesAreSpared:
         spared = sorted(name for name, role in known.items() if not role.needed(spec))
         for place, _region, _index, pool in pools(spec):
             for number, name in enumerate(pool.roles.exclude):
-                path, allowed = f"{place}.roles.exclude[{number}]", ", ".join(spared)
+                path = f"{place}.roles.exclude[{number}]"
                 if name not in known:
-                    message = f"{show(name)} is not a role that may be left out ({allowed})"
-                    yield Problem(path, message, show(name), allowed, nearest(name, spared))
+                    yield _no_such(path, name, "may be left out", spared)
                 elif why := known[name].needed(spec):
+                    allowed = ", ".join(spared)
                     yield Problem(path, f"{name} cannot be left out: {why}", show(name), allowed)
+
+
+class TakenOverIsAService:
+    """A role that may take services over sets some up."""
+
+    id: ClassVar[str] = "take-over"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Roles that there are not, or that set up no service of others' packages."""
+        taking = sorted(name for name, role in roles().items() if role.may_take_over)
+        for index, region in enumerate(spec.regions):
+            for number, name in enumerate(region.take_over):
+                if name not in taking:
+                    path = f"regions[{index}].provider.take_over[{number}]"
+                    yield _no_such(path, name, "may take a service over", taking)
+
+
+def _no_such(path: str, name: str, what: str, roles_that_do: list[str]) -> Problem:
+    """A role that is named, and not one that does or may do something; the nearest that is."""
+    allowed = ", ".join(roles_that_do)
+    message = f"{show(name)} is not a role that {what} ({allowed})"
+    return Problem(path, message, show(name), allowed, nearest(name, roles_that_do))
 
 
 def _hosts(path: str, one: LeaveSpec) -> Iterator[Problem]:

@@ -7,9 +7,9 @@ import inspect
 import re
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -18,6 +18,7 @@ from infra.capabilities import capabilities
 from infra.checks.rules import ALL_RULES
 from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.declaration.base import Spec
+from infra.declaration.described import described
 from infra.declaration.places import places
 from infra.ground.addresses import MAX_POOLS
 from infra.ground.problem import listing
@@ -33,10 +34,17 @@ UNITS = {
     "bytes": "bytes",
     "gbps": "Gbit/s",
     "gib": "GiB",
-    "m": "m",
     "w": "W",
     "kw": "kW",
+    "m": "m",
+    "mib": "MiB",
+    "min": "min",
+    "h": "h",
+    "s": "s",
+    "days": "days",
 }
+OTHER_UNITS = {"m": "", "write_gib_s": "GiB/s", "nvme_read_mbps": "MB/s"}
+"""Of names whose end says something else: parts of erasure coding, GiB in a second, what fio counts in."""
 LIMITS_OF_RULES: dict[tuple[type[BaseModel], str], str] = {
     (ClusterSpec, "regions"): "at least 1",
     (RegionSpec, "pools"): f"1 to {MAX_POOLS}",
@@ -50,6 +58,7 @@ WORDS: dict[Any, str] = {
     str: "text",
     int: "whole number",
     float: "number",
+    bool: "`true`, `false`",
     IPv4Address: "IPv4 address",
     IPv4Interface: "IPv4 address with prefix length",
     IPv4Network: "IPv4 network",
@@ -71,10 +80,14 @@ def page(current: str) -> str:
 def _fields(title: str, model: type[BaseModel]) -> Iterator[str]:
     yield from (f"### {title}", "", _one_line(model.__doc__ or ""), "")
     yield from ("| field | unit | default | allowed | |", "|---|---|---|---|---|")
+    yield from (*rows(model), "")
+
+
+def rows(model: type[BaseModel]) -> Iterator[str]:
+    """A line for each field of a model: name, unit, default, what is allowed, what it is."""
     for name, field in model.model_fields.items():
-        cells = (f"`{name}`", _unit(name), _default(field), _allowed(model, name, field))
-        yield f"| {' | '.join(cells)} | {_one_line(field.description or '')} |"
-    yield ""
+        cells = (f"`{name}`", unit(name), _default(field), _allowed(model, name, field))
+        yield f"| {' | '.join(cells)} | {_one_line(described(model, name))} |"
 
 
 def _rules() -> Iterator[str]:
@@ -85,8 +98,9 @@ def _rules() -> Iterator[str]:
     yield ""
 
 
-def _unit(name: str) -> str:
-    return UNITS.get(name.rpartition("_")[2], "")
+def unit(name: str) -> str:
+    """The unit that the end of a field's name says."""
+    return OTHER_UNITS.get(name, UNITS.get(name.rpartition("_")[2], ""))
 
 
 def _default(field: FieldInfo) -> str:
@@ -97,6 +111,10 @@ def _default(field: FieldInfo) -> str:
     if isinstance(field.default, Spec):
         kind = getattr(field.default, "kind", None)
         return f"`{{kind: {kind}}}`" if kind else "its defaults"
+    if isinstance(field.default, tuple):
+        return listing(f"`{one}`" for one in field.default)
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 
@@ -108,15 +126,30 @@ def _allowed(model: type[BaseModel], name: str, field: FieldInfo) -> str:
 def _limits(field: FieldInfo) -> str:
     """The bounds of a field in words: `at least 1, at most 65535`."""
     bounds: list[str] = []
-    for bound in field.metadata:
+    for bound in (*field.metadata, *_inner(field.annotation)):
         match bound:
             case Ge(ge=limit):
-                bounds.append(f"at least {limit}")
+                bounds.append(f"at least {_number(limit)}")
             case Gt(gt=limit):
-                bounds.append(f"more than {limit}")
+                bounds.append(f"more than {_number(limit)}")
             case Le(le=limit):
-                bounds.append(f"at most {limit}")
-    return ", ".join(bounds)
+                bounds.append(f"at most {_number(limit)}")
+            case Lt(lt=limit):
+                bounds.append(f"less than {_number(limit)}")
+    return ", ".join(dict.fromkeys(bounds))
+
+
+def _inner(annotation: Any) -> Iterator[Any]:
+    """What bounds a value where a field may also be unset, or is a list: `Annotated[int, Ge(1)] | None`."""
+    if get_origin(annotation) is Annotated:
+        for one in annotation.__metadata__:
+            yield from one.metadata if isinstance(one, FieldInfo) else (one,)
+    for argument in () if get_origin(annotation) is Literal else get_args(annotation):
+        yield from _inner(argument)
+
+
+def _number(limit: Any) -> str:
+    return f"{limit:.10g}" if isinstance(limit, float) else str(limit)
 
 
 def _words(annotation: Any) -> str:

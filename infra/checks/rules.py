@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from infra.capabilities import capabilities
-from infra.checks.named_roles import ExcludedRolesAreSpared, LeaveNamesRoles
+from infra.checks.named_roles import ExcludedRolesAreSpared, LeaveNamesRoles, TakenOverIsAService
 from infra.declaration import ClusterSpec
 from infra.ground.problem import DeclarationError, Problem, Source
 from infra.ground.rule import Rule
@@ -13,6 +13,7 @@ ALL_RULES: tuple[Rule, ...] = (
     *RULES,
     LeaveNamesRoles(),
     ExcludedRolesAreSpared(),
+    TakenOverIsAService(),
     *(rule for one in capabilities() for rule in one.rules),
 )
 

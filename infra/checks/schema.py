@@ -12,6 +12,7 @@ from infra.declaration import (
     ClusterSpec,
 )
 from infra.declaration.base import REFUSAL, Spec
+from infra.declaration.described import described
 from infra.declaration.places import places
 from infra.ground.problem import DeclarationError, Problem, Source, listing, nearest, show
 
@@ -25,6 +26,8 @@ KINDS = {
     "dict": "a mapping (key: value)",
     "model": "a mapping (key: value)",
 }
+FORMS = re.compile(r"string_(pattern|too)_")
+"""What is text, and not as it has to be."""
 COMPARISONS = {
     "greater_than_equal": ("ge", "at least {}"),
     "greater_than": ("gt", "more than {}"),
@@ -80,11 +83,12 @@ def _wrong_value(detail: ErrorDetails) -> tuple[str, str, str | None]:
         return f"is not one of {listing(choices)}", listing(choices), nearest(found, choices)
     if kind in COMPARISONS:
         key, words = COMPARISONS[kind]
-        wanted = words.format(context[key])
-        return f"is out of range: {wanted} is allowed", wanted, str(context[key]) if "equal" in kind else None
-    wanted = KINDS.get(kind.split("_")[0], "")
-    if not wanted:  # a kind of error no field of ours gave so far
-        return f"cannot be used: {detail['msg'].lower()}", "", None
+        limit = show(context[key])
+        wanted = words.format(limit)
+        return f"is out of range: {wanted} is allowed", wanted, limit if "equal" in kind else None
+    wanted = "" if FORMS.match(kind) else KINDS.get(kind.split("_")[0], "")
+    if not wanted:  # a kind of error no field of ours gives: they have refusals of their own
+        return "cannot be used here", "", None
     return f"is not {wanted}", wanted, None
 
 
@@ -171,5 +175,4 @@ def _tags(model: type[BaseModel], key: str) -> tuple[str, ...]:
 
 def _expected(path: str, owner: type[BaseModel]) -> str:
     """What the docstring of a missing field says about it."""
-    known = owner.model_fields.get(path.rpartition(".")[2])
-    return (known.description or "") if known else ""
+    return described(owner, path.rpartition(".")[2])

@@ -142,6 +142,7 @@ def _roll_out(arguments: argparse.Namespace) -> ExitCode:
         with only_one(stack):
             replacing.take_away(contract, going, consent(spec))
         up.stand_up(stack)
+        replacing.require_made_from(standing_contract(stack) or contract, pool, image, going)
     print(f"all {len(todo)} nodes are made anew, from image {image.name}")
     return ExitCode.OK
 

@@ -22,7 +22,7 @@ from infra.components.inventory_files import InventoryLifecycle
 from infra.components.leaving import recorded_roles, take_leave
 from infra.components.secret import SecretLifecycle
 from infra.components.taken_out import machines_of
-from infra.drift.manifest import load_manifest
+from infra.drift.journal import record_of
 from infra.errors import CausewayError
 from infra.files import write_file
 from infra.providers.lifecycle import Lifecycle
@@ -129,7 +129,7 @@ def leave_only_what_they_need(stack: str, stay: Machines) -> None:
     """Delete the rest of the stack's folder: logs, records, manifests of nodes that are gone."""
     folder = ROOT / stack_dir(stack)
     rest = [path for path in folder.iterdir() if path.name not in KEPT]
-    rest += [path for path in folder.glob("drift/*.json") if path.stem not in stay]
+    rest += [path for path in folder.glob("drift/*.*") if path.stem not in stay]
     for path in rest:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -151,7 +151,7 @@ def in_words(stack: str, stay: Machines) -> Iterator[str]:
 
 def _roles(stack: str, name: str) -> str:
     try:
-        manifest = load_manifest(stack, name)
+        manifest = record_of(stack, name)
     except CausewayError:
         manifest = None
     return ", ".join(manifest.roles) if manifest and manifest.roles else "none was sealed; one may have begun"

@@ -7,15 +7,18 @@ from typing import Any
 from infra import ROOT, capabilities
 from infra.components.holding import drained, holders, is_let_go, remember_drained, takers_of, without
 from infra.converge.runner import Progress, Rehearsal, RunResult, run_playbook
+from infra.drift.journal import record_of
 from infra.drift.leave import leaving_roles
-from infra.drift.manifest import Manifest, drift_dir, forget_host, load_manifest
-from infra.errors import CausewayError
+from infra.drift.manifest import Manifest, drift_dir, forget_host
+from infra.errors import CausewayError, one_line
 from infra.ground.contract import Contract
 from infra.ground.identities import INSTANCE
+from infra.ground.names import some
 from infra.inventory.roles import role_hosts, roles_with
 from infra.providers.local import nodes
 from infra.stack import stack_dir
 
+MOST_SHOWN = 40
 FORGET = "forget"
 """The file with tasks of roles for nodes that are gone."""
 
@@ -53,15 +56,27 @@ def take_leave(
     )
 
 
+def show_what_stays(result: RunResult) -> None:
+    """Print what a run that took roles off left where it was, and why: hosts, thing and reason a line."""
+    found: dict[str, list[str]] = {}
+    for name, host in result.hosts.items():
+        for text in host.left:
+            found.setdefault(text, []).append(name)
+    for text, hosts in list(found.items())[:MOST_SHOWN]:
+        print(one_line(f"{some(hosts)}: stays: {text}"), flush=True)
+    if len(found) > MOST_SHOWN:
+        print(f"{len(found) - MOST_SHOWN} more stay: {result.log}", flush=True)
+
+
 def recorded_roles(stack: str, hosts: Iterable[str]) -> dict[str, list[str]]:
     """Host → the roles of its record; none where no role came."""
-    found = {name: load_manifest(stack, name) for name in hosts}
+    found = {name: record_of(stack, name) for name in hosts}
     return {name: list(one.roles) for name, one in found.items() if one and one.roles}
 
 
 def recorded(stack: str) -> set[str]:
     """The hosts of which this controller has a record, declared or not."""
-    return {path.stem for path in drift_dir(stack).glob("*.json")}
+    return {path.stem for end in ("json", "changed") for path in drift_dir(stack).glob(f"*.{end}")}
 
 
 def gone_nodes(contract: Contract) -> list[str]:
@@ -88,7 +103,7 @@ def not_given_back(contract: Contract) -> Iterator[str]:
 def _not_declared(contract: Contract) -> dict[str, Manifest]:
     """The records of hosts that are declared no more."""
     left = sorted(recorded(contract.stack) - contract.hosts.keys())
-    found = {name: load_manifest(contract.stack, name) for name in left}
+    found = {name: record_of(contract.stack, name) for name in left}
     return {name: one for name, one in found.items() if one}
 
 
@@ -154,7 +169,7 @@ def leaving_roles_of(
     allowed: dict[str, list[str]] = {}
     waiting: dict[str, list[str]] = {}
     for name, roles in declared.items():
-        manifest = load_manifest(stack, name)
+        manifest = record_of(stack, name)
         for role in leaving_roles(manifest, roles) if manifest else ():
             may = role not in leave or is_let_go(leave, role, name) or name in handed_over.get(role, ())
             (allowed if may else waiting).setdefault(name, []).append(role)

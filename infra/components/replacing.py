@@ -44,6 +44,16 @@ def of_others(contract: Contract, pool: str, wanted: Baked) -> list[str]:
     return [name for name in contract.hosts if made_from.get(name, wanted.tag) not in new]
 
 
+def require_made_from(contract: Contract, pool: str, wanted: Baked, going: Sequence[str]) -> None:
+    """CausewayError where nodes that were made anew stand on something else than the image."""
+    if others := [name for name in of_others(contract, pool, wanted) if name in going]:
+        raise CausewayError(
+            f"made anew, and not from image {wanted.name}: {', '.join(others)}",
+            hint="it was removed meanwhile, or something else is declared, as `up` says: build the image of "
+            "that, and roll out again",
+        )
+
+
 def take_away(contract: Contract, going: Sequence[str], leave: Mapping[str, Mapping[str, Any]]) -> None:
     """Take nodes away that are to come back: what they hold is handed over, and the others forget them.
 

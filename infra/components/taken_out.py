@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from infra.components.leaving import forget_all, recorded_roles, say, take_leave
+from infra.components.leaving import forget_all, recorded_roles, say, show_what_stays, take_leave
 from infra.drift.trip import TripError, Trips, execute
 from infra.errors import CausewayError, sentence
 from infra.ground.contract import Contract
@@ -137,6 +137,7 @@ def take_roles_off(
     print(f"declared no more, and given back: {', '.join(machines)}", flush=True)
     if due := recorded_roles(stack, machines):
         result = take_leave(stack, due, "given-back", say)
+        show_what_stays(result)
         if result.failed:
             raise CausewayError(
                 result.report(), hint="mend it and run ./run up again, or declare the machine again"

@@ -19,6 +19,7 @@ from infra.components.leaving import (
     leaving_roles_of,
     left_behind,
     say,
+    show_what_stays,
     take_leave,
     without_successors,
 )
@@ -150,6 +151,7 @@ class ConfigurationLifecycle(Lifecycle):
         counts = (f"{in_words(role)} from {len(hosts)}" for role, hosts in by_role(leaving, leaving).items())
         print(f"leaving: {', '.join(counts)}", flush=True)
         result = take_leave(stack, leaving, f"leave-{inputs['wave']}", say)
+        show_what_stays(result)
         if any(host.state == "failed" for host in result.hosts.values()):
             raise CausewayError(result.report(), hint="mend it and run ./run up again: it goes on from here")
         return [name for name in leaving if result.hosts[name].state == "unreachable"]
@@ -193,10 +195,14 @@ class ConfigurationLifecycle(Lifecycle):
     def remove(self, properties: Properties) -> None:
         """Forget the records; the nodes keep their configuration for as long as they stand.
 
-        Those of nodes that the rest of the stack has yet to forget stay until it has.
+        Those of nodes that the rest of the stack has yet to forget stay until it has; and those of nodes that
+        another wave has by now: its regions have another order, or other names.
         """
         contract = standing_contract(properties["stack"])
+        moved = contract and properties["wave"] not in map("+".join, contract.waves)
         for name in properties["hosts"]:
+            if contract and moved and name in contract.hosts:
+                continue
             _record(properties, name).unlink(missing_ok=True)
             if contract is None or name in contract.hosts:
                 forget_host(properties["stack"], name)
@@ -247,7 +253,7 @@ def _reports(stack: str, hosts: list[str]) -> Iterator[HostReport]:
     contract = standing_contract(stack, "drift: not looked for") if hosts else None
     if contract is None:
         return
-    for report in scan_stack(stack, [name for name in hosts if name in contract.hosts]):
+    for report in scan_stack(stack, [name for name in hosts if name in contract.hosts], anew=True):
         if report.message:
             print(f"drift: {report.host} {report.state}: {report.message}", flush=True)
         yield report

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,6 +55,8 @@ class HostResult:
     task: str = ""
     message: str = ""
     log: Path | None = None
+    left: tuple[str, ...] = ()
+    """What tasks name as `left`: what stays where it was, and why."""
 
 
 @dataclass
@@ -76,9 +78,12 @@ class Tracker:
     plays: set[str] = field(default_factory=set)
     """The plays that began, by name."""
     _failures: dict[str, HostResult] = field(default_factory=dict)
+    _left: dict[str, list[str]] = field(default_factory=dict)
     _seen: set[str] = field(default_factory=set)
     _done: set[str] = field(default_factory=set)
     _play: str = ""
+    _coming: str = ""
+    """A play that has begun, and none of its tasks yet: there may be no host for it."""
     _task: str = ""
     _task_uuid: str = ""
     _changed: bool = False
@@ -95,10 +100,12 @@ class Tracker:
         """Take one event of ansible-runner; False, since the event itself need not be kept."""
         kind, data = event.get("event", ""), event.get("event_data") or {}
         if kind == "playbook_on_play_start":
-            self._play, self._task, self._done = str(data.get("name") or data.get("play") or ""), "", set()
-            self.plays.add(self._play)
-            self._tell()
+            self._coming = str(data.get("name") or data.get("play") or "")
+            self.plays.add(self._coming)
         elif kind in _TASK_STARTS:
+            if self._coming:
+                self._play, self._coming, self._task, self._done = self._coming, "", "", set()
+                self._tell()
             self._task, self._task_uuid, self._done = _task_name(data), data.get("task_uuid", ""), set()
             self._changed = True
         elif kind in _DONE and "host" in data:
@@ -125,6 +132,9 @@ class Tracker:
             self._failures[host] = self._failure("unreachable", host, data)
         elif kind == "runner_on_failed" and not data.get("ignore_errors"):
             self._failures[host] = self._failure("failed", host, data)
+        left = (data.get("res") or {}).get("left")
+        if isinstance(left, list):
+            self._left.setdefault(host, []).extend(map(str, left))
 
     def _tell_change(self, kind: str, data: Event, printed: str) -> None:
         """Of a result that is `no_log` only what was printed says whether anything changed."""
@@ -146,14 +156,13 @@ class Tracker:
         reached = {*(stats.get("processed") or {}), *dark}
         self.hosts = {}
         for host in sorted(self.targets | reached) if reached else ():
+            left = tuple(dict.fromkeys(self._left.get(host, ())))
             if host in dark or host in failures:
                 state: HostState = "unreachable" if host in dark else "failed"
                 failure = self._failures.get(host) or HostResult(state)
-                self.hosts[host] = HostResult(
-                    state, changed.get(host, 0), failure.task, failure.message, failure.log
-                )
+                self.hosts[host] = replace(failure, state=state, changed=changed.get(host, 0), left=left)
             else:
-                self.hosts[host] = HostResult("ok", changed.get(host, 0))
+                self.hosts[host] = HostResult("ok", changed.get(host, 0), left=left)
 
     def _tell(self) -> None:
         self._told, self._changed = self.clock(), False

@@ -89,18 +89,20 @@ def run_playbook(
     """Run `playbook` (relative to the checkout) on a stack's hosts, or on those that `limit` names.
 
     One failed host does not stop the others. `run_dir` keeps the last ten runs under `artifacts/`.
-    `inventory` defaults to `inventories/<stack>`; `tags` are options such as `--tags` with their names. No
-    string of `extra_vars` is taken for a template. With `rehearsal` nothing is changed, no failure ends
-    anything, and `limit` names hosts of `inventory` alone. Raises CausewayError for what no host is to blame
-    for: a playbook that does not parse, an inventory that is not there, no host matched, an interrupt.
+    `inventory` defaults to `inventories/<stack>`; of another one, and with `rehearsal`, `limit` names hosts,
+    and the stack need not have them yet. `tags` are options such as `--tags` with their names. No string of
+    `extra_vars` is taken for a template. With `rehearsal` nothing is changed, and no failure ends anything.
+    Raises CausewayError for what no host is to blame for: a playbook that does not parse, an inventory that
+    is not there, no host matched, an interrupt.
     """
+    standing = inventory is None
     inventory = inventory or ROOT / "inventories" / stack
     _require(playbook, inventory, stack)
     if not rehearsal:  # that has looked at its hosts by a contract of its own
         _get_passwords(stack)
     started = time.monotonic()
     artifacts = run_dir.absolute() / "artifacts" / f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
-    targets = set(limit or ()) if rehearsal else _targets(stack, limit)
+    targets = set(limit or ()) if rehearsal or not standing else _targets(stack, limit)
     tracker = Tracker(targets, artifacts / "hosts", on_progress, on_change=rehearsal)
     tracker.log_dir.mkdir(mode=0o700, parents=True)
     settings = _settings(playbook, inventory, artifacts, forks)

@@ -1,13 +1,14 @@
 """The one base of all declarations, and the value types they share."""
 
 import re
-from functools import cache
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from pathlib import Path
 from typing import Annotated, ClassVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
+
+from infra.declaration import hosts, timezones
 
 REFUSAL = "causeway"
 """The pydantic error type of our own refusals; `infra.checks` reads message and suggestion from them."""
@@ -17,11 +18,12 @@ TIMEZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._()/+-]{0,63}")
 MAILBOX = re.compile(r"[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,253}")
-SERVER = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
 ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
-REPOSITORY = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[A-Za-z0-9._~/+-]*)?")
+REPOSITORY = re.compile(r"https?://(?P<authority>[A-Za-z0-9.\[\]:-]+)(/[A-Za-z0-9._~/+-]*)?")
 NOT_IN_PATHS = frozenset("\"'\\%$")
 """What ssh reads as a quote, or as the place of something else."""
+LONGEST_PATH, LONGEST_NAME = 1024, 255
+"""What file systems take of a name, in bytes, and half a dozen of folders above it."""
 
 
 def refusal(message: str, suggestion: str | None = None, allowed: str = "") -> PydanticCustomError:
@@ -37,9 +39,7 @@ class Spec(BaseModel):
     `infra.checks`, so that all of them can be reported at once.
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
     what: ClassVar[str] = ""
     """What errors call it: "a region"."""
 
@@ -49,6 +49,18 @@ def _number(value: object) -> object:
     if isinstance(value, bool):
         raise refusal("is a truth value, not a number")
     return value
+
+
+def _truth(value: object) -> object:
+    """Refuse `yes` and `on`, which are texts in YAML 1.2, and numbers; a program may write `true` as text."""
+    if isinstance(value, bool):
+        return value
+    word = str(value).lower()
+    if isinstance(value, str) and word in ("true", "false"):
+        return word == "true"
+    meant = "true" if word in ("yes", "on", "y", "t", "1") else None
+    meant = "false" if word in ("no", "off", "n", "f", "0") else meant
+    raise refusal("is not true or false", meant, "true or false")
 
 
 def _cidr(value: object) -> object:
@@ -112,6 +124,13 @@ def _path(value: str) -> str:
         raise refusal("is empty")
     if not is_line(value) or NOT_IN_PATHS & set(value):
         raise refusal("is not a path that ssh reads as it is: no quotes, no \\, %, $ or line breaks")
+    names = value.encode().split(b"/")
+    if len(value.encode()) > LONGEST_PATH or max(map(len, names)) > LONGEST_NAME:
+        raise refusal(f"is longer than a path ({LONGEST_PATH} bytes, {LONGEST_NAME} between two /)")
+    try:
+        Path(value).expanduser()
+    except RuntimeError:
+        raise refusal("begins with a home that this machine does not know; write the whole path") from None
     return value
 
 
@@ -128,57 +147,43 @@ def _model(value: str) -> str:
 
 
 def _mailbox(value: str) -> str:
-    if not MAILBOX.fullmatch(value):
+    if not (MAILBOX.fullmatch(value) and hosts.is_host(value.partition("@")[2])):
         raise refusal("is not an address of the form ops@example.org")
     return value
 
 
 def _jump_address(value: str) -> str:
-    if not ADDRESS.fullmatch(value):
+    if not (ADDRESS.fullmatch(value) and hosts.is_host(value)):
         raise refusal("is not an address or a name such as bastion.example.org")
     return value
 
 
 def _server(value: str) -> str:
-    if not SERVER.fullmatch(value):
+    host, _, port = value.rpartition(":")
+    if not (hosts.is_host(host) and hosts.is_port(port)):
         raise refusal("is not a server with its port, such as mail.example.org:587")
     return value
 
 
 def _repository(value: str) -> str:
-    if not REPOSITORY.fullmatch(value):
+    if not ((found := REPOSITORY.fullmatch(value)) and hosts.is_authority(found["authority"])):
         raise refusal("is not the address of a repository: http or https, a host, and a path")
     return value
 
 
 def _timezone(value: str) -> str:
-    if _is_timezone(value):
-        return value
-    known = _timezones()
+    known = timezones.names()
     # A machine without tzdata cannot tell, and must not refuse what the nodes know.
-    if not known and TIMEZONE.fullmatch(value):
+    if value in known or (not known and TIMEZONE.fullmatch(value)):
         return value
+    if timezones.is_known(value):
+        raise refusal("is an old name, and nodes have the new ones only", timezones.today(value))
     folded = {name.casefold(): name for name in known}
     wanted = value.strip().replace(" ", "_").casefold()
     suggestion = folded.get(wanted) or next(
         (folded[name] for name in sorted(folded) if name.endswith("/" + wanted)), None
     )
     raise refusal("is not a time zone of the tz database", suggestion or _nearest(value, known))
-
-
-@cache
-def _timezones() -> frozenset[str]:
-    """All that are known here; finding them reads some hundreds of files."""
-    import zoneinfo
-
-    return frozenset(zoneinfo.available_timezones())
-
-
-def _is_timezone(value: str) -> bool:
-    try:
-        return bool(ZoneInfo(value).key)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return False
 
 
 def _nearest(value: str, known: frozenset[str]) -> str | None:
@@ -197,6 +202,7 @@ def _locale(value: str) -> str:
 
 Int = Annotated[int, BeforeValidator(_number)]
 Float = Annotated[float, BeforeValidator(_number)]
+Bool = Annotated[bool, BeforeValidator(_truth)]
 Cidr = Annotated[IPv4Network, BeforeValidator(_cidr)]
 Address = Annotated[IPv4Address, BeforeValidator(_address)]
 Interface = Annotated[IPv4Interface, BeforeValidator(_interface)]

@@ -6,19 +6,20 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from infra.declaration.base import FilePath, Int, Spec, UserName, refusal
+from infra.declaration.hosts import is_authority
 
 REGISTRY = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 MIRROR = re.compile(REGISTRY.pattern + r"(/[a-z0-9._-]+)*")
 
 
 def _registry(value: str) -> str:
-    if not REGISTRY.fullmatch(value):
+    if not (REGISTRY.fullmatch(value) and is_authority(value)):
         raise refusal("is not a registry by its host, such as docker.io", _host(value))
     return value
 
 
 def _mirror(value: str) -> str:
-    if not MIRROR.fullmatch(value):
+    if not (MIRROR.fullmatch(value) and is_authority(value.partition("/")[0])):
         raise refusal("is not a mirror of the form host:port/path; it is asked by HTTPS", _host(value))
     return value
 

@@ -15,6 +15,7 @@ ALGORITHM = r"(ring|tree|collnetchain|collnetdirect|nvls|nvlstree|pat)"
 FUNCTION = r"(broadcast|reduce|allgather|reducescatter|allreduce)"
 CHOICE = rf"\^?{ALGORITHM}(,{ALGORITHM})*"
 ALGO = re.compile(rf"({FUNCTION}:)?{CHOICE}(;{FUNCTION}:{CHOICE})*", re.IGNORECASE)
+HWSKU = re.compile(r"[A-Za-z0-9_-]{1,255}")
 NODE_PATH = re.compile(r"(/[A-Za-z0-9._+-]+)+")
 
 
@@ -28,6 +29,17 @@ def _node_path(value: str) -> str:
     if not NODE_PATH.fullmatch(value):
         raise refusal("is not the path of a file on the nodes, such as /etc/nccl-topology.xml")
     return value
+
+
+def _hwsku(value: str) -> str:
+    if not HWSKU.fullmatch(value):
+        name = value.strip().replace(" ", "-")
+        meant = name if HWSKU.fullmatch(name) else None
+        raise refusal("is not a model as SONiC names it, such as ACS-SN5600", meant)
+    return value
+
+
+Hwsku = Annotated[str, AfterValidator(_hwsku), Field(json_schema_extra={"pattern": f"^{HWSKU.pattern}$"})]
 
 
 class RoceSpec(Spec):
@@ -55,7 +67,7 @@ class SwitchSpec(Spec):
     """The network operating system."""
     asic: SwitchAsic
     """The switching chip: with speed and cable it decides the headroom of the lossless class."""
-    hwsku: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,255}$")
+    hwsku: Hwsku | None = None
     """The model as SONiC names it, such as `ACS-SN5600`: it says which lanes a port has. Unset leaves the one
     the switch knows of itself, and takes the ports for those of ACS-MSN2700, ACS-MSN3700, ACS-MSN4700 or
     ACS-SN5600, by the chip.

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from infra.declaration.base import FilePath, Float, Int, Repository, Spec, refusal
+from infra.declaration.base import Bool, FilePath, Float, Int, Repository, Spec, refusal
 
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
@@ -88,9 +88,9 @@ class GpuHostSpec(Spec):
     """
 
     what: ClassVar = "the tuning of GPU hosts"
-    hugepages_2m: Int | None = Field(default=None, ge=1)
+    hugepages_2m: Int | None = Field(default=None, ge=1, le=33_554_432)
     """Huge pages of 2 MiB on each node (`vm.nr_hugepages`)."""
-    hugepages_1g: Int | None = Field(default=None, ge=1)
+    hugepages_1g: Int | None = Field(default=None, ge=1, le=65_536)
     """Huge pages of 1 GiB on each node, reserved at boot."""
     governor: Governor | None = None
     """cpufreq's governor of every CPU."""
@@ -118,7 +118,7 @@ class GpuStackSpec(Spec):
     """The driver's version, such as `580.95.05`."""
     cuda: Annotated[str, BeforeValidator(_quoted), AfterValidator(_cuda)]
     """The CUDA release that jobs are built with, such as `13.0`."""
-    cuda_toolkit: bool = False
+    cuda_toolkit: Bool = False
     """Whether the nodes have CUDA's compilers and libraries themselves; containers bring their own."""
     dcgm: Annotated[str, BeforeValidator(_quoted), AfterValidator(_dcgm)] | None = None
     """The version of DCGM, such as `4.6`; unset means none."""
@@ -133,13 +133,13 @@ class GpuStackSpec(Spec):
     """Which of NVIDIA's kernel modules; `auto` takes the open ones wherever the GPU has them."""
     mig: MigSpec | None = None
     """Parts of each GPU; unset means whole GPUs."""
-    mps: bool = False
+    mps: Bool = False
     """Whether jobs share a GPU by NVIDIA's Multi-Process Service, which does not keep their faults apart."""
-    time_slices: Int | None = Field(default=None, ge=2)
+    time_slices: Int | None = Field(default=None, ge=2, le=256)
     """Kubernetes' pods that take turns on a GPU, which keeps neither memory nor faults apart."""
-    persistence: bool = True
+    persistence: Bool = True
     """Whether the driver stays loaded between jobs."""
-    power_cap_w: Float | None = Field(default=None, gt=0)
+    power_cap_w: Float | None = Field(default=None, ge=10, le=10_000)
     """Watts that each GPU may draw; unset means its own limit."""
     host: GpuHostSpec = GpuHostSpec()
     """Huge pages, CPU governor, IOMMU and the like; unset leaves them as they are."""

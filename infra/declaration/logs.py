@@ -16,7 +16,7 @@ class VictoriaLogs(Spec):
     """VictoriaLogs."""
     retention_days: Int = Field(default=30, ge=1, le=3650)
     """Days that lines are kept for."""
-    size_gib: Float = Field(default=10.0, ge=0.25)
+    size_gib: Float = Field(default=10.0, ge=0.25, le=1_000_000)
     """Room on the disk of the region's store; when it is taken, the oldest days go first."""
     queue_mib: Int = Field(default=256, ge=16, le=65_536)
     """Room on each node's disk for what could not be sent yet."""

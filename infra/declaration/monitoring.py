@@ -27,7 +27,7 @@ class RetentionSpec(Spec):
     what: ClassVar = "the retention"
     time_days: Int = Field(default=15, ge=1, le=3650)
     """Days."""
-    size_gib: Float | None = Field(default=None, gt=0)
+    size_gib: Float | None = Field(default=None, ge=0.25, le=1_000_000)
     """Room on the disk of a region's first control node; unset means as much as the days take."""
 
 
@@ -109,7 +109,7 @@ class PrometheusMonitoring(Spec):
     bmc: Literal["auto", "required", "none"] = "auto"
     """BMCs of machines you have, read by IPMI on the machine itself: `auto` where its kernel has one,
     `required` where a machine without one is to fail, `none` nowhere."""
-    interval_s: Int = Field(default=15, ge=5, le=300)
+    interval_s: Int = Field(default=15, ge=5, le=60)
     """Seconds between two looks at a target."""
     retention: RetentionSpec = RetentionSpec()
     """What is kept."""

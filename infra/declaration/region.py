@@ -7,6 +7,7 @@ from pydantic import Field
 
 from infra.declaration.base import (
     Address,
+    Bool,
     Cidr,
     FilePath,
     Float,
@@ -129,7 +130,7 @@ class ExistingProvider(ProviderTraits, Spec):
     """Name of the secret that is the password, set by `causeway secret NAME`; then nobody is asked."""
     ssh_key_file: FilePath | None = None
     """Path of the private key on the controller; unset means the stack's own generated key."""
-    ssh_agent: bool = False
+    ssh_agent: Bool = False
     """Take keys from the SSH agent (`SSH_AUTH_SOCK`) of whoever calls; also those with a passphrase.
 
     With `ssh_key_file` it is that key of the agent's alone, of which its `.pub` has to lie there.
@@ -143,6 +144,11 @@ class ExistingProvider(ProviderTraits, Spec):
     """
     adopt: AdoptSpec = AdoptSpec()
     """What of the machines stays as it is; unset means that roles set all they know."""
+    take_over: tuple[str, ...] = ()
+    """Roles that may take over a service of yours that runs there, such as `node_exporter`.
+
+    Without it such a role does not come, and nothing is changed on the machine.
+    """
     gateway_address: Address | None = None
     """The address that several gateways share (VRRP), needed where there are: a free one, not a router's."""
 
@@ -218,7 +224,7 @@ class NodePoolSpec(Spec):
 
     Unset means `rail0`, `rail1` …; with several planes `rail0p0`, `rail0p1`, `rail1p0` …
     """
-    shm_gib: Float | None = Field(default=None, gt=0)
+    shm_gib: Float | None = Field(default=None, ge=0.0625, le=65_536)
     """Size of /dev/shm, which NCCL uses within a node; unset keeps the machine's own (local nodes: 1 GiB)."""
     scratch: ScratchSpec | None = None
     """Node-local space for jobs; unset means none, or one that is somebody else's."""
@@ -285,6 +291,11 @@ class RegionSpec(Spec):
     def adopt(self) -> AdoptSpec:
         """What of its nodes stays as it is: nothing where they are made."""
         return self.provider.adopt if isinstance(self.provider, ExistingProvider) else AdoptSpec()
+
+    @property
+    def take_over(self) -> tuple[str, ...]:
+        """Roles that may take over services that run on its nodes: none are there where they are made."""
+        return self.provider.take_over if isinstance(self.provider, ExistingProvider) else ()
 
     def shared_gateway_address(self) -> IPv4Address | None:
         """The address that the region's gateways share, where there are several; one of them holds it.

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, create_model
 
-from infra.declaration.base import FilePath, Float, Int, ModelName, Spec, refusal
+from infra.declaration.base import Bool, FilePath, Float, Int, ModelName, Spec, refusal
 
 DataClass = Literal["core", "important", "sensitive_pi", "pi", "general"]
 
@@ -20,6 +20,10 @@ def _version(value: str) -> str:
     return value
 
 
+DeviceClass = Literal["hdd", "ssd", "nvme"]
+"""A tier of disks, in Ceph's words."""
+
+
 class FileBackingSpec(Spec):
     """A file on the node's own disk, for trials: what else is on that disk shares its speed and its fate."""
 
@@ -28,6 +32,8 @@ class FileBackingSpec(Spec):
     """A file, made by the OSD."""
     size_gib: Float = Field(ge=2, le=1_000_000)
     """Size of each, in GiB."""
+    device_classes: tuple[DeviceClass, ...] = ()
+    """What each OSD of a node counts as, in their order, to try tiers; unset means what Ceph takes it for."""
 
 
 class DeviceSpec(Spec):
@@ -40,8 +46,12 @@ class DeviceSpec(Spec):
     """Where it is found: a link below /dev/disk/by-id, for other names move from boot to boot."""
     serial: ModelName | None = None
     """Its serial number; another disk in its place is refused."""
-    wipe: bool = False
+    wipe: Bool = False
     """Whether what is on it may be lost; without it a disk that holds anything is refused."""
+    device_class: DeviceClass | None = None
+    """The tier that it belongs to; unset means what Ceph takes it for."""
+    size_gib: Float | None = Field(default=None, ge=2, le=1_000_000)
+    """Its size in GiB, for the plan; unset means the one of all."""
 
 
 class DeviceBackingSpec(Spec):
@@ -51,9 +61,11 @@ class DeviceBackingSpec(Spec):
     kind: Literal["device"]
     """Disks."""
     size_gib: Float = Field(ge=2, le=1_000_000)
-    """Size of each, in GiB, for the plan."""
+    """Size of each that says no other, in GiB, for the plan."""
     devices: tuple[DeviceSpec, ...]
     """Every disk of every node."""
+    encrypted: Bool = False
+    """Whether a disk that is taken away tells nobody what it held: LUKS 2, by keys that the monitors keep."""
 
 
 class ErasureSpec(Spec):
@@ -78,7 +90,7 @@ class ExportSpec(_Classed):
     what: ClassVar = "an export"
     name: str
     """A DNS label of its own within the storage."""
-    quota_gib: Float | None = Field(default=None, gt=0)
+    quota_gib: Float | None = Field(default=None, ge=0.001, le=1_000_000_000)
     """What it may hold, in GiB; unset means as much as there is."""
     residency: tuple[str, ...] = ()
     """Names of the regions that it may lie in; unset means its own only."""
@@ -97,6 +109,8 @@ class CephfsExport(ExportSpec):
     """Files."""
     erasure: ErasureSpec | None = None
     """Erasure coding instead of copies."""
+    device_class: DeviceClass | None = None
+    """The tier that its files lie in; unset means the storage's `device_class`."""
 
 
 class RbdExport(ExportSpec):
@@ -104,6 +118,8 @@ class RbdExport(ExportSpec):
 
     kind: Literal["rbd"]
     """Block devices."""
+    device_class: DeviceClass | None = None
+    """The tier that its blocks lie in; unset means the storage's `device_class`."""
 
 
 class RgwExport(ExportSpec):
@@ -177,6 +193,8 @@ class CephSpec(Spec):
     """OSDs on each node."""
     osd_backing: Annotated[FileBackingSpec | DeviceBackingSpec, Field(discriminator="kind")]
     """What each of them keeps its data on."""
+    device_class: DeviceClass | None = None
+    """The tier of all that names none of its own, and of what is known of files; unset means all OSDs."""
     osd_memory_gib: Float = Field(default=4, ge=0.875, le=128)
     """Memory that each OSD aims at, in GiB."""
     nodes_per_rack: Int | None = Field(default=None, ge=1)
@@ -188,10 +206,15 @@ class CephSpec(Spec):
     """Monitors, an odd number; unset means 3 from three nodes up, 5 from ten."""
     replicas: Int | None = Field(default=None, ge=1, le=5)
     """Copies of what is not erasure-coded; unset means 3, or as many as there are nodes or racks."""
-    encrypt_wire: bool = True
+    encrypt_wire: Bool = True
     """Whether nothing is sent between nodes that is not encrypted."""
     exports: tuple[Export, ...] = ()
     """What clients use."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether what lies on its disks is."""
+        return isinstance(self.osd_backing, DeviceBackingSpec) and self.osd_backing.encrypted
 
 
 StorageSpec = Annotated[CephSpec | NfsSpec, Field(discriminator="kind")]

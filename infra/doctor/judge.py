@@ -4,9 +4,10 @@ Here stands what concerns every machine; what concerns one capability stands in 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 
 from infra.doctor.sites import Question, unanswered
-from infra.doctor.wanted import Port, looks_of
+from infra.doctor.wanted import COMMON_UNITS, Port, looks_of, services_of
 from infra.ground.contract import Contract
 from infra.ground.machine import (
     Finding,
@@ -18,10 +19,11 @@ from infra.ground.machine import (
     fine,
     impossible,
     in_the_way,
+    stays,
 )
 from infra.ground.names import some
 from infra.ground.sudo import ASKS, Become
-from infra.inventory.roles import platforms
+from infra.inventory.roles import platforms, services_of_others
 from infra.inventory.writes import written_by
 
 OLDEST_PYTHON = (3, 8)
@@ -55,6 +57,8 @@ def judge(
             *_security(machine),
             *_files(contract, host, roles, looks, machine),
             *_ports(looks, ports, machine),
+            *_services(contract, host, roles, machine),
+            *_stays(contract, host, roles, looks, machine),
             *_own_looks(machine),
             *unanswered(asked, machine),
         ]
@@ -243,6 +247,41 @@ def _meets(port: Port, one: Listener) -> bool:
     """Whether what listens has a port that something of ours is to have."""
     near = one.loopback or not port.loopback
     return near and one.protocol == port.protocol and port.first <= one.port <= port.last
+
+
+def _services(contract: Contract, host: str, roles: Sequence[str], machine: Machine) -> Iterator[Finding]:
+    """Services of somebody's that a role would set up as its own."""
+    pool = contract.hosts[host].pool
+    refused = services_of_others(contract, pool)
+    for role, patterns in services_of(contract, roles, pool).items():
+        known = machine.asked.get(role, patterns) if role in machine.begun else ()
+        new = [each for each in patterns if each not in known]
+        names = [name for name in machine.units if any(fnmatch(name, each) for each in new)]
+        running = sorted(name for name in names if machine.runs(name))
+        if not running:
+            continue
+        says = f"{some(running, 4)} of somebody's runs, and role {role} would set it up anew"
+        if role not in refused:
+            yield in_the_way(role, says, "nothing: the declaration says so (take_over)")
+            continue
+        do = f"move it elsewhere, or have it taken over: `take_over: [{role}]` in the region's provider"
+        yield impossible(role, says, do)
+
+
+def _stays(
+    contract: Contract, host: str, roles: Sequence[str], looks: Mapping[str, Look], machine: Machine
+) -> Iterator[Finding]:
+    """What is known elsewhere, runs here, and is no business of this machine's roles."""
+    taken = services_of(contract, roles, contract.hosts[host].pool)
+    concerned = {*(unit for look in looks.values() for unit in look.units), *COMMON_UNITS}
+    patterns = [each for services in taken.values() for each in services] + sorted(concerned)
+    for name in sorted(machine.units):
+        if machine.runs(name) and not any(fnmatch(name, each) for each in patterns):
+            yield stays(name)
+    own = {one for look in looks.values() for one in look.tunnels(contract, host)}
+    for tunnel in machine.wireguard:
+        if tunnel not in own:
+            yield adopted("WireGuard", f"tunnel {tunnel} stays")
 
 
 def _holder(one: Listener) -> str:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 from infra.drift.node import bytes_of, text_of
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 RECORD = "/var/lib/causeway/manifest.json"
+BEGUN = "/var/lib/causeway/before/roles.json"
+"""Written before a role first runs (playbooks/module_utils/causeway_prior.py)."""
 COMMAND_LIMIT_S = 10
 PROBE_LIMIT_S = 3
 SOME_LINES = 64
@@ -107,8 +110,10 @@ def network(request: dict[str, Any]) -> dict[str, Any]:
         ]
         if held and len(interfaces) < SOME_ITEMS:
             interfaces[link["ifname"]] = held
-        if link.get("linkinfo", {}).get("info_kind") == "wireguard" and len(tunnels) < SOME_ITEMS:
+        if link.get("linkinfo", {}).get("info_kind") == "wireguard":
             tunnels.append(link["ifname"])
+    with suppress(ValueError):  # one that a program carries is no link of that kind; a kernel may know none
+        tunnels += say("wg", "show", "interfaces").split()
     routes = json.loads(say("ip", "-json", "-4", "route", "show", "default") or "[]")
     first = routes[0] if routes else {}
     by = ["netplan"] if glob.glob("/etc/netplan/*.yaml") else []
@@ -123,7 +128,7 @@ def network(request: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "interfaces": interfaces,
-        "wireguard": tunnels,
+        "wireguard": sorted(set(tunnels))[:SOME_ITEMS],
         "default_route": " ".join(str(first[key]) for key in ("gateway", "dev") if key in first),
         "network": " with ".join(by),
     }
@@ -196,6 +201,21 @@ def ours(request: dict[str, Any]) -> set[str]:
         request["seen"]["ours"] = found
     keys: set[str] = request["seen"]["ours"]
     return keys
+
+
+def begun(request: dict[str, Any]) -> dict[str, Any]:
+    """The roles that have begun here and not left; which services were asked for then: these are theirs."""
+    found: set[str] = set()
+    asked: dict[str, list[str]] = {}
+    for path in (RECORD, BEGUN):
+        try:
+            known = json.loads(text_of(path, "{}"))
+            found.update(known.get("roles", {}))
+            found.difference_update(map(str, known.get("left", {})))
+            asked.update({str(role): [*map(str, names)] for role, names in known.get("asked", {}).items()})
+        except (ValueError, TypeError, AttributeError):
+            continue
+    return {"begun": sorted(found)[:SOME_ITEMS], "asked": asked}
 
 
 def is_our_unit(request: dict[str, Any], unit: str) -> bool:
@@ -368,6 +388,7 @@ def sites(request: dict[str, Any]) -> dict[str, Any]:
 TOPICS = {
     "system": system,
     "room": room,
+    "begun": begun,
     "units": units,
     "network": network,
     "names": names,

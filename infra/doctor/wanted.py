@@ -39,7 +39,8 @@ def requests_of(
 ) -> dict[str, dict[str, Any]]:
     """Host → what is asked of it."""
     roles, ports = roles_of(contract), ports_of(contract, endpoints)
-    common = {roles[host]: _common(roles[host]) for host in hosts}
+    pools = {host: contract.hosts[host].pool for host in hosts}
+    common = {(roles[host], pools[host]): _common(contract, roles[host], pools[host]) for host in hosts}
     requests: dict[str, dict[str, Any]] = {}
     for host in hosts:
         programs = {
@@ -48,7 +49,7 @@ def requests_of(
             for role, program in look.programs(contract, host).items()
         }
         requests[host] = {
-            **common[roles[host]],
+            **common[roles[host], pools[host]],
             "ports": [[one.protocol, one.first, one.last, one.loopback] for one in ports[host]],
             "programs": programs,
             "sites": [[question.address, question.port] for question in questions.get(host, ())],
@@ -56,16 +57,29 @@ def requests_of(
     return requests
 
 
-def _common(roles: tuple[str, ...]) -> dict[str, Any]:
-    """What is asked of all machines with the same roles."""
+def _common(contract: Contract, roles: tuple[str, ...], pool: str) -> dict[str, Any]:
+    """What is asked of all machines of a pool with the same roles."""
     looks = list(looks_of(roles).values())
+    services = services_of(contract, capabilities.roles(), pool)
     return {
         "files": sorted({path for role in roles for path in written_by(role).files}),
         "texts": sorted({path for look in looks for path in look.texts}),
         "folders": sorted({pattern for look in looks for pattern in look.folders}),
-        "units": sorted({*COMMON_UNITS, *(unit for look in looks for unit in look.units)}),
+        "units": sorted(
+            {
+                *COMMON_UNITS,
+                *(unit for look in capabilities.looks().values() for unit in look.units),
+                *(unit for each in services.values() for unit in each),
+            }
+        ),
         "disks": list(DISKS),
     }
+
+
+def services_of(contract: Contract, roles: Iterable[str], pool: str) -> dict[str, tuple[str, ...]]:
+    """Role → services of others' packages that it sets up on a pool's hosts, as patterns."""
+    known = capabilities.roles()
+    return {role: tuple(known[role].services(contract, pool)) for role in roles}
 
 
 def looks_of(roles: Iterable[str]) -> dict[str, Look]:

@@ -5,14 +5,17 @@ changed since it was sealed.
 """
 
 import configparser
+import json
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from infra import ROOT, capabilities
+from infra import PACKAGE, ROOT, capabilities
 from infra.drift.assembly import probe_source
-from infra.files import given_files, tree_hash, value_hash
+from infra.files import given_files, known_as, tree_hash, tree_state, value_hash
 from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
@@ -41,6 +44,10 @@ LOGIN = "ansible_user"
 """The login user. No role says that it has it, for it is Ansible's: an input of those that read it."""
 READ_FROM = ("tasks", "handlers", "templates", "defaults", "vars")
 """Folders of a role in which a variable is read by its name."""
+READ_OF_ALL = ("roles", "playbooks/roles.yml", "ansible.cfg", "infra")
+"""Where all lies that `sources_of` reads, and what it is itself."""
+LOADED_NS = time.time_ns()
+"""Since then this process has the code that it has, whatever the files say by now."""
 FROM_A_NODE = "from a node"
 """Instead of a node's secret's fingerprint: a roll-out knows what is in it only once its role has run."""
 
@@ -70,7 +77,7 @@ class Inputs:
         self._common: dict[str, str] = {}
         self._read: dict[str, dict[str, str]] = {}
         # A role's files are read once for all hosts, and no change of them meanwhile parts hosts.
-        self.sources = cache(sources_of)
+        self.sources = cache(sources_now())
 
     def all(self) -> dict[str, dict[str, str]]:
         """Host → role → hash."""
@@ -128,6 +135,27 @@ class Sources:
     beside: str
     """Of that, what is none of the roles' files."""
     variables: frozenset[str]
+
+
+def sources_now() -> Callable[[str], Sources]:
+    """Role → its sources, as they are now: read again only where a file was touched since somebody read them.
+
+    Reading them is most of what a scan of a few nodes costs the controller.
+    """
+    state = tree_state(*{*(ROOT / path for path in READ_OF_ALL), PACKAGE}, until_ns=LOADED_NS)
+    if not state:
+        return sources_of
+
+    def known(role: str) -> Sources:
+        name = value_hash([state, sys.version, role])
+        digest, beside, variables = json.loads(known_as("sources", name, lambda: _noted(sources_of(role))))
+        return Sources(digest, beside, frozenset(variables))
+
+    return known
+
+
+def _noted(sources: Sources) -> str:
+    return json.dumps([sources.digest, sources.beside, sorted(sources.variables)])
 
 
 def sources_of(role: str) -> Sources:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from infra.drift.manifest import drift_dir
+from infra.drift.manifest import Entry, Manifest, RoleManifest, drift_dir, load_manifest
 
 Change = tuple[str, str, str]
 """Role, kind and key."""
@@ -41,6 +41,30 @@ def noted_changes(stack: str, host: str) -> set[Change]:
             role, kind, key = json.loads(line)
             changes.add((role, kind, key))
     return changes
+
+
+def record_of(stack: str, host: str) -> Manifest | None:
+    """A host's manifest, with what was changed and is not sealed: of a role that was killed, all there is.
+
+    None where no role came. CausewayError for a manifest that cannot be read.
+    """
+    manifest, noted = load_manifest(stack, host), noted_changes(stack, host)
+    return with_changes(manifest or Manifest(host=host), noted) if noted else manifest
+
+
+def with_changes(manifest: Manifest, noted: Collection[Change]) -> Manifest:
+    """A manifest with what is noted and not sealed, as entries without a value."""
+    roles = dict(manifest.roles)
+    sealed = {(role, entry.kind, entry.key) for role, part in roles.items() for entry in part.entries}
+    for role, kind, key in sorted({*noted} - sealed):
+        part, entry = roles.get(role, RoleManifest()), Entry(kind=kind, key=key, task="", want={})
+        roles[role] = part.model_copy(update={"entries": [*part.entries, entry]})
+    return manifest.model_copy(update={"roles": roles})
+
+
+def forget_changes(stack: str, host: str, roles: Collection[str]) -> None:
+    """Drop what is noted of roles that have left a host."""
+    keep_changes(stack, host, {change for change in noted_changes(stack, host) if change[0] not in roles})
 
 
 def keep_changes(stack: str, host: str, left: Collection[Change]) -> None:

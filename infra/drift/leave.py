@@ -8,9 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from infra import ROOT
+from infra.drift.journal import forget_changes, record_of
 from infra.drift.kinds import kind_of
 from infra.drift.manifest import PARTS, Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal
+from infra.drift.owed import forget_owed
 from infra.drift.seal import AT_ONCE, store_copy
 from infra.drift.trip import TripError, Trips
 from infra.errors import BadInputError
@@ -19,6 +21,18 @@ from infra.inventory.roles import role_hosts, role_order
 from infra.stack import contract_file
 
 Named = Collection[str] | Mapping[str, Collection[str]]
+METRICS_FOLDER = "/var/lib/prometheus/node-exporter"
+METRICS: Mapping[str, tuple[str, ...]] = {
+    "acceptance": ("causeway_acceptance.prom", "causeway_gpu.prom"),
+    "ceph": ("causeway_ceph_quorum.prom",),
+    "drift_watch": ("causeway_drift.prom",),
+    "log_shipper": ("causeway_logs.prom",),
+    "node_exporter": ("causeway_xid.prom",),
+    "registry": ("causeway_registry.prom",),
+    "wan_gateway": ("causeway_wan.prom",),
+}
+"""Files in which programs of a role tell what they see. No record has them, for they change all the time;
+one that stayed would say for ever what was seen last. tests/repo holds this against the roles."""
 NODE_ROLE = "base"
 """Leaves with its node only, or where it is named: every other role stands on it."""
 
@@ -35,7 +49,7 @@ def leaving_plan(
     declared = {role: frozenset(role_hosts(contract, role)) for role in role_order()}
     plans = {}
     for host in contract.hosts if hosts is None else hosts:
-        manifest = load_manifest(stack, host)
+        manifest = record_of(stack, host)
         if manifest is None:
             continue
         named = roles.get(host, ()) if isinstance(roles, Mapping) else roles
@@ -55,10 +69,11 @@ def leaving_plan(
 def leaving_roles(manifest: Manifest, declared: Collection[str], named: Collection[str] = ()) -> list[str]:
     """The roles that leave a host, the last in the order of roles first.
 
-    A role of which nobody knows what was before it has stayed once: it leaves where it is named only.
+    A role of which nobody knows what was before it has stayed once: it leaves where it is named only. With a
+    role that is named its parts leave: once it is forgotten nobody would know what was before them.
     """
     if named:
-        leave = manifest.roles.keys() & set(named)
+        leave = manifest.roles.keys() & {*named, *(f"{role}{PARTS}" for role in named)}
     else:
         parts = manifest.roles.items()
         leave = {
@@ -103,6 +118,7 @@ def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
         "things": list(things.values()),
         "staying": sorted(map(list, others)),
         "handed": [[*at, roles] for at, roles in handed.items()],
+        "metrics": [f"{METRICS_FOLDER}/{name}" for role in leave for name in METRICS.get(role, ())],
         "salt": manifest.salt,
         "polite": [role for role in leave if (ROOT / "roles" / role / "tasks" / "leave.yml").is_file()],
         "uncovered": sorted({task.task for role in leave for task in manifest.roles[role].uncovered}),
@@ -134,6 +150,8 @@ async def _drop(
                         manifest.roles[role].stays = True
                     await store_copy(trips, connection, host, manifest)
                 save_manifest(contract.stack, manifest)
+                forget_owed(contract.stack, host, left.get(host, ()))
+                forget_changes(contract.stack, host, {*left.get(host, ()), *stay.get(host, ())})
             except TripError as error:
                 roles = ", ".join(left.get(host, ()))
                 problems.append(f"{host}: its record, or the copy there, still has {roles}: {error}")

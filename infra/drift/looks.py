@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # importing typing costs more than all the looking
     from typing import Any
 
 TEXT_LIMIT_BYTES = 65536
+GRACE_S: float = 20
+"""So long all of a node's daemons together may take before none is asked a second time: the whole look has
+its limit (ANSWER_LIMIT_S of infra/drift/trip.py)."""
 LEFT_OVER = (".dpkg-dist", ".dpkg-new", ".dpkg-old", ".dpkg-tmp", ".ucf-dist", ".ucf-new", ".ucf-old")
 """Ends of the names of files that updates leave beside a changed one."""
 
@@ -41,6 +44,10 @@ class Look:
         self.known = known or {}
         self.patient = False
         """Whether this is the timer on the node, which asks what no scan has the time for."""
+        self.grace_s = GRACE_S
+        """What is left of it."""
+        self.asks_anew = mode != "scan"
+        """Whether nothing counts that the timer was told before."""
         self.want: dict[str, Any] = {}
         """What was sealed of the entry that is looked at; nothing while it is sealed."""
         self.cache: dict[str, tuple[Any, Exception | None]] = {}

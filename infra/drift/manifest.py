@@ -25,7 +25,7 @@ PARTS = ".parts"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Entry(_Part):
@@ -163,8 +163,8 @@ def remember_identity(stack: str, host: str, identity: str) -> None:
 
 def forget_host(stack: str, host: str) -> None:
     """Drop what is known of a host, for one that is gone."""
-    manifest_path(stack, host).unlink(missing_ok=True)
-    manifest_path(stack, host).with_suffix(".changed").unlink(missing_ok=True)
+    for suffix in (".json", ".changed", ".owed"):
+        manifest_path(stack, host).with_suffix(suffix).unlink(missing_ok=True)
 
 
 def keep_text(stack: str, text: str) -> str:

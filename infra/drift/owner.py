@@ -20,3 +20,8 @@ def owner_of(task: Any) -> Any:
 def role_name(role: Any) -> str:
     """A role's plain name."""
     return str(role.get_name(include_role_fqcn=False))
+
+
+def only_looks(role: Any) -> bool:
+    """Whether it is a role's preflight, its good-bye, or others': nothing of either stays on the node."""
+    return str(role._from_files.get("tasks")).removesuffix(".yml") in ("preflight", *TELLS_OTHERS)

@@ -84,13 +84,15 @@ def text_or_none(data: bytes) -> str | None:
 
 
 def work(request: dict[str, Any], at: Callable[[int], None]) -> dict[str, Any]:
-    """The answer to a request: `mode`, `salt`, `entries`, `known`. `at(i)` is told where we are.
+    """The answer to a request: `mode`, `salt`, `entries`, `known`, `anew`. `at(i)` is told where we are.
 
     Modes: `seal` reads what there is; `scan` compares; `thorough` compares and takes nothing as unchanged.
+    `anew`: what the timer was told a moment ago does not count.
     """
     entries = request["entries"]
     probe = Look(request["salt"], request["mode"], entries, request.get("known"))
     probe.patient = bool(request.get("patient"))
+    probe.asks_anew = probe.asks_anew or bool(request.get("anew"))
     answer = {"machine": text_of("/etc/machine-id", "").strip(), "clock": time.time()}
     values: list[Any] = []
     for number, entry in enumerate(entries):

@@ -189,7 +189,7 @@ def plan(
     """
     planned: dict[str, Any] = {"hosts": {}, "roles": {}, "unreachable": {}, "unsettled": {}}
     scanned = 0
-    for report in scan_stack(stack, hosts, roles=roles):
+    for report in scan_stack(stack, hosts, roles=roles, anew=True):
         scanned += 1
         if report.state in ("unreachable", "failed"):
             planned["unreachable"][report.host] = report.message

@@ -34,7 +34,7 @@ def plan(stack: str, due: Mapping[str, Sequence[str]]) -> dict[str, dict[str, li
     sealed = {host: dict(_sealed(stack, host, due)) for host in dict.fromkeys(_hosts(due))}
     asked = [host for host, parts in sealed.items() if parts]
     found: dict[str, dict[str, list[str]]] = {}
-    for report in scan_stack(stack, asked, roles=list(due)) if asked else ():
+    for report in scan_stack(stack, asked, roles=list(due), anew=True) if asked else ():
         if report.message or MANIFEST_ROLE in report.roles:
             continue
         for role, part in sealed[report.host].items():

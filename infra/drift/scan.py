@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 from infra.drift.findings import MANIFEST_ROLE, Difference, HostReport, RoleReport, moment, text_diff
 from infra.drift.inputs import role_inputs
+from infra.drift.journal import noted_changes, with_changes
 from infra.drift.kinds import known_keys
 from infra.drift.manifest import NODE_COPY, PARTS, Entry, Manifest, RoleManifest, kept_text, load_manifest
+from infra.drift.owed import in_words, owed
 from infra.drift.probe import entries_of, request_of
 from infra.drift.trip import TripError, Trips, failure_of
 from infra.errors import BadInputError
@@ -35,10 +37,12 @@ def scan_stack(
     roles: Sequence[str] = (),
     at_once: int = AT_ONCE,
     thorough: bool = False,
+    anew: bool = False,
 ) -> Iterator[HostReport]:
     """Scan hosts of a stack (all without `hosts`), only some `roles` if given; reports come when ready.
 
-    A `thorough` scan also reads the large files whose size and times are those they were sealed with.
+    A `thorough` scan also reads the large files whose size and times are those they were sealed with. With
+    `anew`, for what acts on what it finds, no answer that a node's timer was given counts.
     Raises CausewayError for a stack that does not stand, BadInputError for a host or role it does not have.
     """
     contract = load_contract(contract_file(stack))
@@ -46,9 +50,8 @@ def scan_stack(
     inputs = role_inputs(contract, load_identities(stack))
     _require(contract, names, roles, {role for of_host in inputs.values() for role in of_host})
     sudo.ready(contract, names)
-    yield from _beside(
-        _scan(Scanner(contract, inputs, roles, "thorough" if thorough else "scan"), names, at_once)
-    )
+    scanner = Scanner(contract, inputs, roles, "thorough" if thorough else "scan", anew)
+    yield from _beside(_scan(scanner, names, at_once))
 
 
 def _beside(reports: AsyncGenerator[HostReport, None]) -> Generator[HostReport, None, None]:
@@ -113,8 +116,10 @@ class Scanner:
         inputs: Mapping[str, Mapping[str, str]],
         roles: Sequence[str] = (),
         mode: str = "scan",
+        anew: bool = False,
     ) -> None:
-        self.contract, self.inputs, self.roles, self.mode = contract, inputs, roles, mode
+        self.contract, self.inputs, self.roles = contract, inputs, roles
+        self.mode, self.anew = mode, anew
         self.trips, self.identities = Trips(contract), load_identities(contract.stack)
 
     async def host(self, name: str) -> HostReport:
@@ -133,7 +138,7 @@ class Scanner:
         self._roles(report, manifest)
         connection = await self.trips.open(report.host)
         async with connection:
-            request = request_of(plain, pairs, self.mode, known_to(manifest))
+            request = {**request_of(plain, pairs, self.mode, known_to(manifest)), "anew": self.anew}
             answer = await self.trips.ask(connection, report.host, request)
         await self._take(report, manifest, pairs, answer)
 
@@ -152,6 +157,7 @@ class Scanner:
 
     def _roles(self, report: HostReport, manifest: Manifest) -> None:
         """Each role the host should have: sealed, stale, or not sealed."""
+        due = owed(self.contract.stack, report.host)
         for role, inputs in self.inputs[report.host].items():
             if self.roles and role not in self.roles:
                 continue
@@ -159,6 +165,8 @@ class Scanner:
             if part is None or part.sealed_at is None:
                 notes = part.problems if part and part.problems else ["no converge of this role was sealed"]
                 report.roles[role] = RoleReport("not sealed", notes=notes, ran=part is not None)
+            elif role in due:
+                report.roles[role] = RoleReport("not sealed", notes=[in_words(due[role])])
             elif part.inputs != inputs:
                 why = "what it depends on changed since: its files, its variables, its secrets or the machine"
                 report.roles[role] = RoleReport("stale", notes=[why], sealed_at=part.sealed_at)
@@ -166,9 +174,10 @@ class Scanner:
                 report.roles[role] = RoleReport("clean", sealed_at=part.sealed_at)
             if part is not None:
                 report.roles[role].uncovered = [task.task for task in part.uncovered]
-        given_up = manifest.roles.keys() - self.inputs[report.host].keys()
+        known = with_changes(manifest, noted_changes(self.contract.stack, report.host))
+        given_up = known.roles.keys() - self.inputs[report.host].keys()
         for role in sorted(given_up.intersection(self.roles or given_up)):
-            report.roles[role] = RoleReport("orphaned", notes=[what_it_left(role, manifest.roles[role])])
+            report.roles[role] = RoleReport("orphaned", notes=[what_it_left(role, known.roles[role])])
 
     async def _take(
         self,

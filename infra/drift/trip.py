@@ -1,8 +1,10 @@
 """One SSH trip to a node: send the probe with its request, read one line of JSON.
 
 Host keys are checked against the stack's known hosts. Controller CPU is dominated by the key exchange, so the
-quickest algorithms that every OpenSSH since 7.0 offers stand first.
+quickest algorithms that every OpenSSH since 7.0 has stand first, and all others that its client offers after.
 """
+
+from __future__ import annotations  # a type is no use that would load asyncssh
 
 import asyncio
 import errno
@@ -11,10 +13,9 @@ from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import asyncssh
+from typing import TYPE_CHECKING, Any
 
 from infra import ROOT
 from infra.drift.answer import MOST_BYTES, most_bytes, read_answer
@@ -24,6 +25,18 @@ from infra.ground import ssh, sudo
 from infra.ground.contract import Contract, RegionContract, load_contract
 from infra.ground.hop import PROHIBITED, Hop, hops_to
 from infra.stack import contract_file
+
+if TYPE_CHECKING:
+    import asyncssh
+else:
+
+    class _Late:
+        """asyncssh, loaded by its first use: a fifth of the start of `up`, and of Pulumi's program."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(import_module("asyncssh"), name)
+
+    asyncssh = _Late()
 
 CONNECT_TIMEOUT_S = 10
 NO_WAY = (errno.EHOSTUNREACH, errno.ENETUNREACH)
@@ -35,12 +48,28 @@ ANSWER_LIMIT_S = 80
 """Longest for all looks of a request together: on an emulated machine beside others they take half of it."""
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
-ALGORITHMS: Mapping[str, Any] = {
-    "kex_algs": ["curve25519-sha256", "ecdh-sha2-nistp256", "diffie-hellman-group14-sha256"],
-    "encryption_algs": ["aes128-gcm@openssh.com", "aes128-ctr", "aes256-ctr"],
-    "mac_algs": ["hmac-sha2-256"],
-    "compression_algs": ["none"],
+ALGORITHMS = {
+    "kex": """curve25519-sha256 curve25519-sha256@libssh.org ecdh-sha2-nistp256 ecdh-sha2-nistp384
+        ecdh-sha2-nistp521 mlkem768x25519-sha256 sntrup761x25519-sha512 sntrup761x25519-sha512@openssh.com
+        diffie-hellman-group14-sha256 diffie-hellman-group16-sha512 diffie-hellman-group18-sha512
+        diffie-hellman-group-exchange-sha256""",
+    "encryption": """aes128-gcm@openssh.com aes128-ctr aes256-gcm@openssh.com aes256-ctr aes192-ctr
+        chacha20-poly1305@openssh.com""",
+    "mac": """hmac-sha2-256 hmac-sha2-256-etm@openssh.com hmac-sha2-512 hmac-sha2-512-etm@openssh.com
+        umac-128-etm@openssh.com umac-64-etm@openssh.com umac-128@openssh.com umac-64@openssh.com
+        hmac-sha1 hmac-sha1-etm@openssh.com""",
 }
+"""What OpenSSH's client offers; what costs least comes first."""
+
+
+@cache
+def offered() -> dict[str, list[str]]:
+    """The algorithms that asyncssh has: for a few it needs libraries that not every machine has."""
+    found = {"compression_algs": ["none"]}
+    for kind, names in ALGORITHMS.items():
+        known = {*getattr(import_module(f"asyncssh.{kind}"), f"get_{kind}_algs")()}
+        found[f"{kind}_algs"] = [name for name in names.split() if name.encode() in known]
+    return found
 
 
 class TripError(Exception):
@@ -186,7 +215,7 @@ class Trips:
             gss_host=None,
             preferred_auth="publickey",
             keepalive_interval=0,
-            **ALGORITHMS,
+            **offered(),
         )
         try:
             return await connect()

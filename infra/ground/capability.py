@@ -43,6 +43,11 @@ def asked_for(_spec: ClusterSpec) -> str:
     return "others of what is declared ask for it: take out what declares it"
 
 
+def part_of(key: str) -> Callable[[ClusterSpec], str]:
+    """Why a role cannot be left out that comes with a key of the declaration."""
+    return lambda _spec: f"it comes with `{key}`; take that out instead"
+
+
 def for_itself(_spec: ClusterSpec) -> str:
     """Nothing else asks for it."""
     return ""
@@ -53,6 +58,15 @@ def _everyone(_contract: Contract) -> HostSet:
 
 
 def _no_files(_contract: Contract) -> Iterable[str | None]:
+    return ()
+
+
+def always(*services: str) -> Callable[[Contract, str], Iterable[str]]:
+    """The same services on every pool."""
+    return lambda _contract, _pool: services
+
+
+def _no_services(_contract: Contract, _pool: str) -> Iterable[str]:
     return ()
 
 
@@ -81,8 +95,18 @@ class Role:
     """Roles in whose place it comes: not on a host that one of them may not leave yet."""
     files: Callable[[Contract], Iterable[str | None]] = _no_files
     """Files on this machine that the declaration names and the role copies: what is in them counts."""
+    services: Callable[[Contract, str], Iterable[str]] = _no_services
+    """Services of others' packages that it sets up on a pool's hosts, as patterns of units.
+
+    Where somebody's runs, the role does not come unless `take_over` of the machines' provider names it.
+    """
     needed: Callable[[ClusterSpec], str] = asked_for
     """Why no pool may leave it out, for the end of a sentence; empty where one may."""
+
+    @property
+    def may_take_over(self) -> bool:
+        """Whether there are services that it may find on a machine, and set up anew."""
+        return self.services is not _no_services
 
 
 @dataclass(frozen=True)

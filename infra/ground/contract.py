@@ -32,15 +32,24 @@ CAPABILITY = re.compile(r"[a-z][a-z0-9_]*")
 S = TypeVar("S", bound="Section")
 
 
-def in_natural_order(parts: dict[str, Any]) -> dict[str, Any]:
-    """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
-    return dict(sorted(parts.items(), key=lambda item: natural(item[0])))
+def _ordered(value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return type(value)(map(_ordered, value))
+    if not isinstance(value, dict):
+        return value
+    return {key: _ordered(value[key]) for key in sorted(value, key=natural)}
 
 
 class Part(BaseModel):
     """Anything in the contract: immutable, and a key nobody knows is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @field_validator("*")
+    @classmethod
+    def _in_natural_order(cls, value: Any) -> Any:
+        """`gpu-2` before `gpu-10`, always: Pulumi hands mappings back in an order of its own."""
+        return _ordered(value)
 
 
 class JumpContract(Part):
@@ -70,6 +79,8 @@ class RegionContract(Part):
     ssh_jump: tuple[JumpContract, ...] = ()
     sudo_source: str = ""
     """Where the password for sudo comes from (`infra.ground.sudo`); empty where it asks for none."""
+    take_over: tuple[str, ...] = ()
+    """Roles that may take services over that run there and are somebody's."""
 
 
 class PoolContract(Part):
@@ -114,7 +125,7 @@ class Section(Part):
     """
 
     capability: ClassVar[str]
-    """Its name. A mapping inside of a part has to keep its own order (`in_natural_order`)."""
+    """Its name."""
 
     def declared(self, contract: "Contract", region: str) -> Iterator[Declared]:
         """What its rules for Prometheus compare with in one region."""
@@ -123,23 +134,20 @@ class Section(Part):
 
 
 def _sections(value: Any) -> Any:
-    """Each part by its capability's model, its mappings in natural order."""
+    """Each part by its capability's model."""
     return {name: _section(name, part) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _section(name: str, part: Any) -> Section:
     """The model is found by its dotted name, for nothing in this module knows a capability."""
     if isinstance(part, Section):
-        section = part
-    else:
-        package = f"infra.capabilities.{name}"
-        known = CAPABILITY.fullmatch(name) and find_spec(package) and find_spec(f"{package}.section")
-        if not known:
-            raise ValueError(f"{name} is no capability of this version with a section")
-        model: type[Section] = import_module(f"{package}.section").SECTION
-        section = model.model_validate(part)
-    ordered = {key: in_natural_order(value) for key, value in section if isinstance(value, dict)}
-    return section.model_copy(update=ordered)
+        return part.model_validate(dict(part))  # a copy that was changed has not been looked at
+    package = f"infra.capabilities.{name}"
+    known = CAPABILITY.fullmatch(name) and find_spec(package) and find_spec(f"{package}.section")
+    if not known:
+        raise ValueError(f"{name} is no capability of this version with a section")
+    model: type[Section] = import_module(f"{package}.section").SECTION
+    return model.model_validate(part)
 
 
 class Contract(Part):
@@ -155,8 +163,6 @@ class Contract(Part):
     sections: Annotated[dict[str, SerializeAsAny[Section]], BeforeValidator(_sections)] = {}
     """By capability, for those that are declared."""
     waves: tuple[tuple[str, ...], ...]
-
-    _in_order = field_validator("regions", "pools", "hosts", "sections")(in_natural_order)
 
     def section(self, model: type[S]) -> S | None:
         """A capability's part; None where it is not declared."""

@@ -67,6 +67,11 @@ def adopted(about: str, says: str, own: str = "") -> Finding:
     return Finding(Grade.ADOPTED, about, says, own=own)
 
 
+def stays(unit: str) -> Finding:
+    """A service of somebody's that no role of the machine's sets up."""
+    return adopted("services", f"{unit} runs, and stays as it is")
+
+
 def in_the_way(about: str, says: str, do: str, own: str = "") -> Finding:
     """It is somebody's, and would not stay or not work."""
     return Finding(Grade.IN_THE_WAY, about, says, do, own)
@@ -101,7 +106,7 @@ Lines = Annotated[tuple[Word, ...], Field(max_length=MOST)]
 class Answered(BaseModel):
     """Whatever a machine says of itself."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, defer_build=True)
 
 
 class Unit(Answered):
@@ -172,6 +177,10 @@ class Machine(Answered):
     tables: Lines = ()
     """Tables of nftables."""
     ufw: bool = False
+    begun: Lines = ()
+    """Roles that have run there, or begun to."""
+    asked: dict[Word, Lines] = Field(default={}, max_length=MOST)
+    """Role that has begun → services that were asked for before it might set them up; else all were."""
     obstacles: dict[Word, Lines] = Field(default={}, max_length=MOST)
     """Role → what the role's own look has found in its way."""
     closed: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), max_length=MOST)
@@ -232,3 +241,5 @@ class Look:
     """File that a role writes → how what it says now is kept."""
     kept: Callable[[Contract, str], Iterable[str]] = _nothing
     """Files that a role writes elsewhere, and not on this machine."""
+    tunnels: Callable[[Contract, str], Iterable[str]] = _nothing
+    """Interfaces of WireGuard that are a role's own there."""

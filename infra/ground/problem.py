@@ -9,6 +9,8 @@ from infra.errors import BadInputError
 
 Severity = Literal["error", "warning"]
 LONGEST_SHOWN = 60
+LONGEST_WORD = 200
+"""Keys and names may be as long as somebody likes; a line that is longer than any screen tells nobody."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,14 @@ class Problem:
 
     def __str__(self) -> str:
         position = ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
-        head = f"{self.path}: {self.message}" if self.path else f"{position or 'declaration'}: {self.message}"
+        place = _shown(self.path) or position or "declaration"
         where = f" ({position})" if self.path and self.file else ""
         closing = f" {self.hint[:1].upper()}{self.hint[1:]}." if self.hint else ""
         if self.suggestion is not None:
             closing += f" Did you mean {self.suggestion}?"
         prefix = "warning: " if self.severity == "warning" else ""
-        return f"{prefix}{head}{where}{'.' if closing else ''}{closing}"
+        end = f"{'.' if closing else ''}{_shown(closing)}"
+        return f"{prefix}{in_one_line(place)}: {_shown(self.message)}{in_one_line(where)}{end}"
 
     def as_json(self) -> dict[str, Any]:
         """Every field, and the line of text as `text`."""
@@ -101,6 +104,17 @@ def _digits(value: float) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+
+
+def in_one_line(text: str) -> str:
+    """A text in which nothing ends a line, moves a cursor or is invisible: its number stands there."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _shown(text: str) -> str:
+    """In one line, in which no word is longer than a line."""
+    words = in_one_line(text).split(" ")
+    return " ".join(word if len(word) <= LONGEST_WORD else f"{word[: LONGEST_WORD - 1]}…" for word in words)
 
 
 def listing(values: Iterable[object]) -> str:

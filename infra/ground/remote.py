@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from infra.declaration.hosts import LAST_PORT, is_host, is_port
 from infra.declaration.remote import RemoteSpec
 from infra.files import given_path
 from infra.ground.contract import Part
@@ -17,14 +18,13 @@ from infra.stack import secret_file
 CLUSTER = "cluster"
 """The declaration itself, beside which secrets stand in the stack's file."""
 URL = re.compile(
-    r"https?://[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?"
+    r"https?://(?P<host>[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?)(:(?P<port>[0-9]{1,5}))?"
     r"(/[A-Za-z0-9._~/+-]*(\?[A-Za-z0-9._~/+=&,-]*)?)?"
 )
 """What stands in units and configurations as it is: no quotes, %, $ or \\, which several programs read."""
 Queries = Mapping[str, str]
 """How the path ends at which something is taken → how that ends at which the same server is asked for it."""
 PORTS = {"http": 80, "https": 443}
-LAST_PORT = 65_535
 
 
 class Remote(Part):
@@ -106,11 +106,11 @@ def url_problems(
         # It is not repeated: it may have the password.
         message = "holds a user's name, and a declaration holds no secret"
         yield Problem(path, message, hint=hint)
-    elif not URL.fullmatch(url):
+    elif not ((found := URL.fullmatch(url)) and is_host(found["host"])):
         message = f"{show(url)} is not a URL: http or https, a host's name or IPv4 address, a path"
         yield Problem(path, message, show(url))
-    elif (port := re.match(r"https?://[^/?]*:([0-9]+)", url)) and not 1 <= int(port[1]) <= LAST_PORT:
-        yield Problem(path, f"{port[1]} is not a port (1 to {LAST_PORT})", show(url))
+    elif (port := found["port"]) and not is_port(port):
+        yield Problem(path, f"{port} is not a port (1 to {LAST_PORT})", show(url))
 
 
 def secret_name(path: str, secret: str) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar, Protocol
 
-from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec, WanLinkSpec
+from infra.declaration import ClusterSpec, LocalProvider, NodePoolSpec, RegionSpec, WanLinkSpec
 from infra.ground.problem import Problem, Severity
 
 
@@ -33,3 +33,14 @@ def links(spec: ClusterSpec) -> Iterator[tuple[str, WanLinkSpec]]:
     """Every WAN link: (path, the link)."""
     for index, link in enumerate(spec.wan_links):
         yield f"wan_links[{index}]", link
+
+
+def memory_gib(spec: ClusterSpec, region: RegionSpec, pool: NodePoolSpec) -> float | None:
+    """A node's memory as declared: of a virtual machine, or what acceptance expects."""
+    provider = region.provider
+    if isinstance(provider, LocalProvider) and region.node_kind(pool) == "vm":
+        return provider.vm_memory_mib / 1024
+    accepted = spec.acceptance.pools if spec.acceptance else ()
+    return next(
+        (one.memory_gib for one in accepted if (one.region, one.pool) == (region.name, pool.name)), None
+    )

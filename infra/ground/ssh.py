@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 from infra import ROOT
 from infra.declaration import ExistingHost, ExistingProvider
 from infra.declaration.region import Provider
+from infra.files import given_file
 from infra.ground.contract import Contract, JumpContract, RegionContract
 from infra.stack import stack_dir
 
@@ -105,7 +106,7 @@ def agent_socket() -> str | None:
 
 def key_path(file: str) -> Path:
     """A region's private key on the controller."""
-    return ROOT / Path(file).expanduser()
+    return given_file(file, ROOT)
 
 
 @dataclass(frozen=True)

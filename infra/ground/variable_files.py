@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from infra.files import files_below
+
 KINDS = ("group_vars", "host_vars")
 SUFFIXES = ("", ".yml", ".yaml", ".json")
 """Of files that Ansible takes variables from."""
@@ -21,7 +23,7 @@ class VariableFile(NamedTuple):
 def variable_files(inventory: Path) -> Iterator[VariableFile]:
     """Every file from which Ansible takes variables for a group or a host, in order of their paths."""
     for kind in KINDS:
-        for path in sorted((inventory / kind).rglob("*")):
-            if path.is_file() and path.suffix in SUFFIXES:
+        for path in files_below(inventory / kind):
+            if path.suffix in SUFFIXES:
                 first, *deeper = path.relative_to(inventory / kind).parts
                 yield VariableFile(kind, first if deeper else first.removesuffix(path.suffix), path)

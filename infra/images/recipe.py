@@ -1,7 +1,8 @@
 """What a pool's image is made of, and the name that follows from it.
 
-The name is a hash over the node image, the baked tasks, and the values of all variables that these reach, so
-a change anywhere else in the roles or in the declaration leaves an image as good as it was.
+The name is a hash over the node image, the baked tasks with the files that they write and the modules of ours
+that they call, and the values of all variables that these reach, so a change anywhere else in the roles or in
+the declaration leaves an image as good as it was.
 """
 
 import re
@@ -9,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from infra import ROOT
 from infra.errors import BadInputError
-from infra.files import tree_hash, value_hash
+from infra.files import given_files, tree_hash, value_hash
 from infra.ground.contract import Contract
 from infra.inventory.groups import Inventory, group_hosts, inventory_data
 from infra.inventory.overrides import overrides
@@ -26,6 +28,9 @@ VERSION = 1
 BUILDER = "infra/images/node"
 """What runs in the builder beside the roles."""
 UNIT_MODULE = "ansible.builtin.systemd_service"
+WRITES = {"ansible.builtin.copy": "files", "ansible.builtin.template": "templates"}
+"""Module that writes a file → the folder of a role where it finds it."""
+UTILITIES = re.compile(r"^from ansible\.module_utils(?: import |\.)(causeway_\w+)", re.MULTILINE)
 UNIT = re.compile(r"[a-zA-Z][\w.-]*\.(?:service|socket|timer|target)")
 HOSTS_OWN = frozenset({"inventory_hostname", "hostvars", "groups", "play_hosts", "ansible_host"})
 """What Ansible itself says of one host."""
@@ -65,11 +70,13 @@ def recipe_of(contract: Contract, pool: str, inventory: Inventory | None = None)
     given = _given(inventory, hosts[0]) | inventory["_meta"]["hostvars"][hosts[0]]
     tasks = {role: [step.content for step in baked(role)] for role in roles}
     reached = {role: reach(role, given) for role in roles}
+    files = sorted({file for role in roles for step in baked(role) for file in files_of(step)})
     inputs = {
         "version": VERSION,
         "node image": image_hash(),
         "builder": tree_hash(BUILDER),
         "tasks": tasks,
+        "files": {str(file.relative_to(ROOT)): tree_hash(str(file.relative_to(ROOT))) for file in files},
         "values": reached,
         "units": sorted({unit for role in roles for unit in units_of(role)}),
         "user": _users(contract, inventory, hosts[0], {name for each in reached.values() for name in each}),
@@ -82,15 +89,42 @@ def baked(role: str) -> tuple[Step, ...]:
     return tuple(step for step in steps(role) if step.baked)
 
 
+def files_of(step: Step) -> list[Path]:
+    """The files of a role that decide what a step does: what it writes by name, its module and utilities."""
+    folder = ROOT / "roles" / step.role
+    if kind := WRITES.get(step.module):
+        file = folder / kind / step.task[step.module].get("src", "")
+        return [file] if file.is_file() else []
+    places = (folder / "library", ROOT / "playbooks" / "library", ROOT / "infra" / "plugins" / "action")
+    found = [file for place in places if (file := place / f"{step.module}.py").is_file()]
+    for file in found:  # grows as it goes
+        for name in UTILITIES.findall(file.read_text()):
+            both = (folder / "module_utils", ROOT / "playbooks" / "module_utils")
+            there = (path for place in both if (path := place / f"{name}.py").is_file())
+            found += [path for path in there if path not in found]
+    return found
+
+
+def given_to(step: Step) -> set[str]:
+    """The variables that name the files of the controller which a step copies."""
+    src = step.task[step.module].get("src", "") if step.module in WRITES else ""
+    return words_in(src) if "{{" in src else set()
+
+
+def texts_of(step: Step) -> list[str]:
+    """What the templates say that a step writes."""
+    return [file.read_text() for file in files_of(step) if file.parent.name == "templates"]
+
+
 def units_of(role: str) -> set[str]:
-    """The units that a role enables: it starts them itself, with its settings in place.
+    """The units that a role enables, for it starts them itself, with its settings in place; or keeps away.
 
     Where it names one by a template, all that its constants name count: the host may say which.
     """
     found = set[str]()
     for step in steps(role):
         asked = step.task.get(UNIT_MODULE, {})
-        if asked.get("enabled") is True:
+        if True in (asked.get("enabled"), asked.get("masked")):
             found |= set(UNIT.findall(asked["name"] if "{{" not in asked["name"] else str(values(step.role))))
     return found
 
@@ -106,7 +140,8 @@ def reach(role: str, given: dict[str, Any]) -> dict[str, Any]:
         known |= values(each)
     found: dict[str, Any] = {}
     for step in baked(role):
-        todo, seen, near = words_in(step.content), set[str](), known | given | dict(step.values)
+        todo, seen = words_in([step.content, texts_of(step)]), set[str]()
+        near = known | given | dict(step.values)
         while todo:
             name = todo.pop()
             if name not in seen and (name in near or name in HOSTS_OWN):
@@ -115,6 +150,8 @@ def reach(role: str, given: dict[str, Any]) -> dict[str, Any]:
         values_here = {name: near.get(name) for name in sorted(seen)}
         for name, value in values_here.items():  # several tasks may be given different things by one name
             found[name] = value if found.get(name, value) == value else [found[name], value]
+    for name in {name for step in baked(role) for name in given_to(step)} & found.keys():
+        found[name] = list(given_files(found[name]).values())  # what is in it, wherever the checkout lies
     return found
 
 

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from infra.capabilities import host_variables
+from infra.files import given_file
 from infra.ground.contract import Contract, HostContract, RegionContract
 from infra.ground.groups import NODE_ROLES, group_name
 from infra.ground.ssh import Way
-from infra.inventory.roles import role_hosts, role_order
+from infra.inventory.roles import role_hosts, role_order, services_of_others
 from infra.inventory.variables import role_variables
 
 SSH_PORT = 22
@@ -97,9 +98,11 @@ def _region_variables(name: str, region: RegionContract) -> dict[str, Any]:
 
 
 def _add_pools(inventory: Inventory, contract: Contract) -> None:
-    for pool in contract.pools.values():
+    for key, pool in contract.pools.items():
         name = group_name("pool", pool.region, pool.name)
         inventory[name] = _group() | {"vars": {"causeway_pool": pool.name}}
+        if services := services_of_others(contract, key):
+            inventory[name]["vars"]["causeway_services_of_others"] = services
         inventory[group_name("region", pool.region)]["children"].append(name)
         inventory[group_name("role", pool.role)]["children"].append(name)
     for name, host in contract.hosts.items():
@@ -134,8 +137,7 @@ def _ssh_variables(name: str, region: RegionContract, contract: Contract, root: 
         "mitogen_ssh_keepalive_count": SSH_ALIVE_COUNT,
     }
     if region.ssh_private_key_file:
-        key = root / Path(region.ssh_private_key_file).expanduser()
-        variables["ansible_ssh_private_key_file"] = str(key)
+        variables["ansible_ssh_private_key_file"] = str(given_file(region.ssh_private_key_file, root))
     if region.ssh_user != "root":
         variables["ansible_become"] = True
     if region.sudo_source:  # where the password comes from: it is itself in no variable

@@ -40,6 +40,22 @@ def role_hosts(contract: Contract, role: str) -> tuple[str, ...]:
     )
 
 
+def services_of_others(contract: Contract, pool: str) -> dict[str, list[str]]:
+    """Role → services of others' that it may not take over on a pool's hosts; none where nodes are made.
+
+    A role that sets up none there may do so when something else is declared: its list is empty.
+    """
+    region = contract.regions[contract.pools[pool].region]
+    if region.makes_nodes:
+        return {}
+    found = {
+        name: sorted(role.services(contract, pool))
+        for name, role in capabilities.roles().items()
+        if role.may_take_over and name not in region.take_over
+    }
+    return dict(sorted(found.items()))
+
+
 def roles_of(contract: Contract) -> dict[str, tuple[str, ...]]:
     """Host → the roles that it takes, in their order."""
     found: dict[str, list[str]] = {host: [] for host in contract.hosts}

@@ -52,6 +52,7 @@ def _region(region: RegionSpec, stack: str) -> RegionContract:
         sudo_source=source_of(provider.ssh_user, provider.sudo_password_secret)
         if provider.sudo == "password"
         else "",
+        take_over=region.take_over,
         ssh_jump=tuple(
             JumpContract(
                 address=jump.address,

@@ -66,6 +66,10 @@ INSTALL = (
 )
 UPDATE = ("apt-get", "update", "--quiet", "-o", "DPkg::Lock::Timeout=300")
 ADVICE = "maybe run apt-get update"
+NOT_DONE = "is not possible, it cannot be downloaded"
+"""apt-get takes that for no failure."""
+APT = ("apt-get", "install")
+OF_APT = "/etc/apt/"
 
 
 class Preparation(Steps):
@@ -75,11 +79,10 @@ class Preparation(Steps):
         super().__init__(module)
         self.todo = module.params["obstacles"]
         self.consent = module.params["remove_added"]
-        self.failed: list[str] = []
 
     def leave(self, what: str, why: str) -> None:
-        """Note what did not go well; the scan that follows says what it left."""
-        self.failed.append(f"{what}: {why}")
+        """The scan that follows says what stays."""
+        self.fail(what, why)
 
     def all(self) -> None:
         """Everything; first what hides something, for what is below it is what has to be brought back."""
@@ -141,16 +144,25 @@ class Preparation(Steps):
     def install(self, what: str, wanted: Callable[[], tuple[str, ...]]) -> None:
         """By apt-get; as it advises itself, again with fresh lists where the archive has dropped some."""
 
-        def installed() -> None:
-            try:
-                self._succeed((*INSTALL, *wanted()))
-            except OSError as error:
-                if ADVICE not in str(error):
-                    raise
-                self._succeed(UPDATE)
-                self._succeed((*INSTALL, *wanted()))
+        self.attempt(what, lambda: self.by_apt(lambda: (*INSTALL, *wanted())))
 
-        self.attempt(what, installed)
+    def by_apt(self, wanted: Callable[[], tuple[str, ...]]) -> None:
+        """A command of apt-get's; with fresh lists once more where the lists are old, or gone."""
+        try:
+            self.installed(wanted())
+        except OSError as error:
+            if ADVICE not in str(error) and NOT_DONE not in str(error):
+                raise
+            self._succeed(UPDATE)
+            self.installed(wanted())
+
+    def installed(self, argv: tuple[str, ...]) -> None:
+        """OSError also where it was only said that nothing was done."""
+        status, out, complaint = self.command(*argv)
+        if status:
+            raise OSError((complaint or out).strip()[-300:])
+        if undone := [line for line in out.splitlines() if NOT_DONE in line]:
+            raise OSError(undone[0])
 
     def added(self) -> None:
         """Files and keys that no task accounts for."""
@@ -161,7 +173,7 @@ class Preparation(Steps):
                 self.do(f"had {path} written again", lambda path=path: nudge(path))
             for path in strangers:
                 self.stranger(path)
-        for path in self.todo.get("added", ()):
+        for path in sorted(self.todo.get("added", ()), key=apt_first):
             self.stranger(path)
         for path, keys in self.todo.get("added_keys", {}).items():
             if self.consent:
@@ -176,8 +188,11 @@ class Preparation(Steps):
         for command in self.todo.get("undone", ()):
             if command.get("first", False) != first:
                 continue
-            if self.consent:
-                self.run(f"took away: {command['what']}", *command["argv"])
+            what, argv = f"took away: {command['what']}", tuple(command["argv"])
+            if self.consent and argv[:2] == APT:
+                self.attempt(what, lambda argv=argv: self.by_apt(lambda: argv))
+            elif self.consent:
+                self.run(what, *argv)
             else:
                 self.left.append(f"{command['what']} ({shlex.join(command['argv'])})")
 
@@ -249,6 +264,11 @@ class Preparation(Steps):
             self.module.warn(f"{path}: {error}")
         finally:
             os.close(handle)
+
+
+def apt_first(path: str) -> bool:
+    """What apt reads goes before all else: it is asked for what packages bring in the place of others."""
+    return not path.startswith(OF_APT)
 
 
 def without(path: str, name: str) -> None:

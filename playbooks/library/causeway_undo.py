@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.causeway_block import without_block
-from ansible.module_utils.causeway_node import PART, Steps, make_room, move, replace, setting_path
+from ansible.module_utils.causeway_node import PART, Steps, keep_copy, move, replace, setting_path
 from ansible.module_utils.causeway_packages import NO_DATA, Packages
 from ansible.module_utils.causeway_prior import (
     UNKNOWN,
@@ -59,6 +59,16 @@ options:
     type: list
     elements: list
     default: []
+  metrics:
+    description: Files in which programs of these roles told node_exporter what they see.
+    type: list
+    elements: str
+    default: []
+  named:
+    description: What stays, as the roles themselves have said.
+    type: list
+    elements: str
+    default: []
   salt:
     description: Of the record's content hashes.
     type: str
@@ -96,6 +106,10 @@ data:
   description: Directories that stay.
   type: list
   returned: always
+stuck:
+  description: What was tried in vain, and why; it goes once that is mended.
+  type: list
+  returned: always
 unknown:
   description: The roles of which nobody knows what was before them; they have not left.
   type: list
@@ -116,8 +130,8 @@ class Undo(Steps):
         self.kept_paths = {key for kind, key in self.staying if kind in PATHS}
         self.index = Index()
         self.priors: dict[int, Prior] = {}
-        self.data: list[str] = list(module.params["data"])
-        """Directories that stay: whoever comes next is told what was there before them."""
+        self.data: dict[str, int] = {}
+        """Directory that stays → the look before it, which whoever comes next is told."""
         self.gone: set[str] = set()
         """What was taken away, or would have been."""
 
@@ -156,19 +170,19 @@ class Undo(Steps):
         """Everything."""
         folders = self.note_folders()
         self.stop()
+        self.silence()
         self.set_aside()
         self.unmount()
         data = self.packages().uninstall()
         self.give_back_paths()
-        for folder in data:
-            self.take_away(folder)
-        for folder, prior in folders:
+        for folder, prior in [*data.items(), *folders]:
             if prior.path(folder) is None:
-                self.take_away(folder)
+                self.take_away(folder, prior)
         self.restart()
         self.accounts()
         self.kernel()
         self.name_the_rest()
+        self.note()
 
     def stop(self) -> None:
         """Units that were not there, or did not run."""
@@ -186,6 +200,12 @@ class Undo(Steps):
                 now[unit][0] = said("systemctl", "is-enabled", unit).strip()
             if now[unit][0].startswith("enabled") and not enabled.startswith("enabled"):
                 self.run(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
+
+    def silence(self) -> None:
+        """What programs of these roles told last, which node_exporter would go on telling."""
+        for file in self.given["metrics"]:
+            if at(file) is not None:
+                self.change(f"removed {file}", lambda file=file: os.unlink(file), gone=file)
 
     def note_folders(self) -> list[tuple[str, Prior]]:
         """Directories of units and accounts, with what was before them.
@@ -267,9 +287,18 @@ class Undo(Steps):
             self,
             self.known("package"),
             wanted={key for kind, key in self.staying if kind == "package"},
-            folders={thing["key"] for thing in self.given["things"] if thing["kind"] == "directory"},
+            folders={thing["key"]: prior for thing, prior in self.known("directory")},
+            files={thing["key"] for thing in self.given["things"] if thing["kind"] in PATHS},
             purge=self.purge,
+            going=self.index.going,
+            note=self.note_packages,
         )
+
+    def note_packages(self, names: list[str]) -> None:
+        """Keep which packages are about to go."""
+        if not self.module.check_mode:
+            self.index.going = names
+            self.index.save()
 
     # Paths
 
@@ -285,7 +314,7 @@ class Undo(Steps):
                 self.take_parents(thing["key"], prior)
         for thing, prior in self.known("mount"):
             if prior.path(thing["key"]) is None and not os.path.ismount(thing["key"]):
-                self.take_away(thing["key"])
+                self.take_away(thing["key"], prior)
                 self.take_parents(thing["key"], prior)
 
     def take_blocks_out(self) -> None:
@@ -300,7 +329,7 @@ class Undo(Steps):
                     lambda path=path, rest=rest: replace(Path(os.path.realpath(path)), rest),
                 )
             if text and not rest and prior.path(path) is None:
-                self.take_away(path)
+                self.take_away(path, prior)
 
     def give_back(self, path: str, prior: Prior) -> None:
         """One path, as it was."""
@@ -308,11 +337,11 @@ class Undo(Steps):
         if was == UNKNOWN:
             self.leave(path, "nobody has looked what was there before")
         elif was is None:
-            self.take_away(path)
+            self.take_away(path, prior)
         elif not self.is_as_before(path, prior):
             self.restore(path, list(was), prior)
 
-    def take_away(self, path: str) -> None:
+    def take_away(self, path: str, prior: Prior) -> None:
         """What was not there before."""
         now = at(path)
         if now is None or any(kept == path or kept.startswith(f"{path}/") for kept in self.kept_paths):
@@ -333,14 +362,14 @@ class Undo(Steps):
             self.change(f"removed {path} with its data", lambda: shutil.rmtree(path), gone=path)
         else:
             self.leave(path, "has data, which goes only with -e leave_purge_data=true")
-            self.data.append(path)
+            self.data[path] = prior.number
 
     def take_parents(self, path: str, prior: Prior) -> None:
         """Directories that were made on the way to it, once nothing is in them."""
         for folder in map(str, Path(path).parents):
             if prior.path(folder) is not None or not os.path.isdir(folder) or self.names_in(folder):
                 return
-            self.take_away(folder)
+            self.take_away(folder, prior)
 
     def names_in(self, folder: str) -> list[str]:
         """What lies in a directory, without what would be gone by now."""
@@ -470,20 +499,21 @@ class Undo(Steps):
             if thing["kind"] == "module":
                 self.leave(f"kernel module {thing['key']}", "stays loaded until the next boot")
 
+    def note(self) -> None:
+        """That all is given back: whichever of these roles runs here again is new, and looked at anew."""
+        if not self.failed and not self.module.check_mode:
+            alone = [(thing["kind"], thing["key"], thing["roles"]) for thing in self.given["things"]]
+            self.index.going = []
+            self.index.leave(self.known_roles(), self.given["handed"], alone, self.data)
+            self.index.save()
+
     def forget(self) -> None:
-        """These roles have left. What others have as well keeps the look before them."""
-        for kind, key, roles in self.given["handed"]:
-            self.index.handed[f"{kind} {key}"] = self.index.before(kind, key, roles)
-        for thing in self.given["things"]:
-            self.index.handed.pop(f"{thing['kind']} {thing['key']}", None)
-        for path in self.data:
-            self.index.handed[f"directory {path}"] = self.index.before("directory", path, self.known_roles())
-        folders = (key for key in self.index.handed if key.startswith("directory "))
-        for key in [key for key in folders if not os.path.isdir(key.partition(" ")[2])]:
-            del self.index.handed[key]
-        for role in set(self.given["roles"]).difference(self.unknown()):
-            self.index.roles.pop(role, None)
-            self.index.folders.pop(role, None)
+        """No record has these roles, and these parts, any more."""
+        data = {f"directory {path}" for path in self.given["data"]}
+        things = {f"{thing['kind']} {thing['key']}" for thing in self.given["things"]}
+        for thing in things - data:
+            self.index.handed.pop(thing, None)
+        self.index.forget(self.known_roles())
         self.index.save()
 
 
@@ -502,12 +532,6 @@ def fstab(text: bytes) -> dict[str, str]:
     return found
 
 
-def keep_copy(path: str, target: Path) -> None:
-    """Copy a file to where nothing reads it."""
-    make_room(target)
-    shutil.copy2(path, target, follow_symlinks=False)
-
-
 def main() -> None:
     """Bring the node back, and say what stays."""
     options = {
@@ -515,6 +539,8 @@ def main() -> None:
         "things": {"type": "list", "elements": "dict", "required": True},
         "staying": {"type": "list", "elements": "list", "default": []},
         "handed": {"type": "list", "elements": "list", "default": []},
+        "metrics": {"type": "list", "elements": "str", "default": []},
+        "named": {"type": "list", "elements": "str", "default": []},
         "salt": {"type": "str", "default": ""},
         "purge_data": {"type": "bool", "default": False},
         "forget": {"type": "bool", "default": False},
@@ -522,6 +548,7 @@ def main() -> None:
     }
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
     undo = Undo(module)
+    undo.left.extend(module.params["named"])
     if module.params["forget"]:
         if not module.check_mode:
             undo.forget()
@@ -529,13 +556,15 @@ def main() -> None:
     undo.all()
     # Of long diffs the beginning is shown: what does not go stands there. In check mode a folder empties
     # again for each of its files.
-    words = dict.fromkeys([f"stays: {line}\n" for line in undo.left] + [f"{line}\n" for line in undo.changes])
+    stays = [*undo.failed, *undo.left]
+    words = dict.fromkeys([f"stays: {line}\n" for line in stays] + [f"{line}\n" for line in undo.changes])
     module.exit_json(
         changed=bool(undo.changes),
         changes=undo.changes,
         diff={"prepared": "".join(words)},
         left=undo.left,
-        data=undo.data,
+        stuck=undo.failed,
+        data=list(undo.data),
         unknown=undo.unknown(),
     )
 

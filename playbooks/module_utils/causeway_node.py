@@ -26,12 +26,17 @@ class Steps:
         self.aside = ASIDE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         self.changes: list[str] = []
         self.left: list[str] = []
+        self.failed: list[str] = []
 
     def leave(self, what: str, why: str) -> None:
         """Note what stays."""
         line = f"{what}: {why}"
         if line not in self.left:
             self.left.append(line)
+
+    def fail(self, what: str, why: str) -> None:
+        """Note what stays, and may go another time."""
+        self.failed.append(f"{what}: {why}")
 
     def do(self, what: str, action: Callable[[], Any]) -> None:
         """Make a change, unless in check mode, and note it. What goes wrong ends the module."""
@@ -44,7 +49,7 @@ class Steps:
         try:
             self.do(what, action)
         except OSError as error:
-            self.leave(what, f"failed: {error}")
+            self.fail(what, f"failed: {error}")
             return False
         return True
 
@@ -83,6 +88,12 @@ def move(path: str, target: Path) -> None:
     """Move, also from one file system to another."""
     make_room(target)
     shutil.move(path, target)
+
+
+def keep_copy(path: str, target: Path) -> None:
+    """Copy a file to where nothing reads it."""
+    make_room(target)
+    shutil.copy2(path, target, follow_symlinks=False)
 
 
 def replace(path: Path, data: bytes) -> None:

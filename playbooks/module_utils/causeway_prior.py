@@ -12,11 +12,13 @@ import os
 import stat
 import subprocess
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 KEPT = Path("/var/lib/causeway/before")
+RECORD = Path("/var/lib/causeway/manifest.json")
+"""The node's copy of its record."""
 EXTENDED_STATES = Path("/var/lib/apt/extended_states")
 """Where apt keeps which packages came for others."""
 LOOKED_AT = {
@@ -238,17 +240,24 @@ class Index:
 
     `roles`: role → number; None for a role that was there before anybody looked. `handed`: kind and key of
     what a role had that has left, and another one still has → number. `folders`: role that is leaving →
-    directories that systemd and accounts have made for it.
+    directories that systemd and accounts have made for it. `asked`: role → services that were asked for here
+    before the role might set them up. `left`: roles that were given back and have not run here since, with
+    what they had alone, and when the node's record was written last. `going`: packages that leave with them.
     """
 
     def __init__(self) -> None:
         self.roles: dict[str, int | None] = {}
         self.handed: dict[str, int | None] = {}
         self.folders: dict[str, list[str]] = {}
+        self.asked: dict[str, list[str]] = {}
+        self.left: dict[str, dict[str, Any]] = {}
+        self.going: list[str] = []
         try:
             known = json.loads((KEPT / "roles.json").read_text())
             self.roles, self.handed = dict(known["roles"]), dict(known["handed"])
             self.folders = dict(known["folders"])
+            self.asked = dict(known.get("asked", {}))  # older ones do not say
+            self.left, self.going = dict(known.get("left", {})), list(known.get("going", []))
         except (OSError, ValueError, KeyError):
             return
 
@@ -260,6 +269,49 @@ class Index:
         if not numbers or None in numbers:
             return None
         return min(number for number in numbers if number is not None)
+
+    def leave(
+        self,
+        roles: Iterable[str],
+        handed: Iterable[tuple[str, str, list[str]]],
+        alone: Iterable[tuple[str, str, list[str]]],
+        data: dict[str, int],
+    ) -> None:
+        """These roles were given back, and are forgotten once no record has them: a run may end before.
+
+        `handed`: kind, key and roles of what others have, too, who keep the look before it. `alone`: the same
+        of what nobody else has. `data`: directory that stays → the look before it.
+        """
+        for kind, key, had in handed:
+            self.handed[f"{kind} {key}"] = self.before(kind, key, had)
+        kept = {f"directory {path}": number for path, number in data.items()}
+        self.handed.update(kept)
+        for role in roles:
+            own = [f"{kind} {key}" for kind, key, had in alone if role in had]
+            self.left[role] = {"alone": [at for at in own if at not in kept], "record": written(RECORD)}
+
+    def forget(self, roles: Iterable[str]) -> None:
+        """No record has these roles any more."""
+        for role in roles:
+            for at in self.left.get(role, {}).pop("alone", ()):
+                self.handed.pop(at, None)
+            self.roles.pop(role, None)
+            self.folders.pop(role, None)
+        folders = (at for at in self.handed if at.startswith("directory "))
+        for at in [at for at in folders if not os.path.isdir(at.partition(" ")[2])]:
+            del self.handed[at]
+
+    def come_back(self, roles: Iterable[str], recorded: Collection[str]) -> list[str]:
+        """Those of these roles that had left: what was before them is what is there now.
+
+        One that the node's record has, and has been written since, was made again by a repair.
+        """
+        left, now = [role for role in roles if role in self.left], written(RECORD)
+        back = [role for role in left if role not in recorded or self.left[role]["record"] == now]
+        self.forget(back)
+        for role in left:
+            del self.left[role]
+        return back
 
     def next(self) -> int:
         """The number of a new look."""
@@ -273,6 +325,14 @@ class Index:
         for path in KEPT.glob("[0-9]*.*"):
             if path.name.partition(".")[0] not in used:
                 path.unlink()
+
+
+def written(path: Path) -> int:
+    """When a file was written last, in nanoseconds; 0 where there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def keep_facts(number: int, facts: dict[str, Any]) -> None:

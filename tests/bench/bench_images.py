@@ -14,20 +14,19 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.integration.checkout import Checkout, new_checkout, region
+from tests.integration.checkout import DEBIANS_GPUS, Checkout, new_checkout, region
 
 POOLS = ("tokyo-control", "tokyo-gpu")
 
 
 def declared(checkout: Checkout, gpu_nodes: int) -> dict[str, Any]:
-    """One region with discovery, metrics and logs."""
+    """One region with discovery, metrics, logs and a GPU stack."""
     logs = {"kind": "victorialogs", "retention_days": 2, "size_gib": 1}
+    tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": gpu_nodes})
+    tokyo["pools"][1] |= DEBIANS_GPUS
     return {
         "name": "pacific",
-        "regions": [
-            region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": gpu_nodes})
-            | {"locale": "ja_JP.UTF-8"}
-        ],
+        "regions": [tokyo | {"locale": "ja_JP.UTF-8"}],
         "discovery": {"kind": "consul"},
         "monitoring": {"kind": "prometheus", "retention": {"time_days": 2}, "logs": logs},
     }

@@ -122,16 +122,22 @@ class Checkout:
         return "".join(subprocess.run(argv, capture_output=True, text=True).stdout for argv in asked)
 
     def pulumi_of(self, process: "subprocess.Popen[str]") -> int:
-        """The Pulumi CLI that a started `./run up` has come to."""
-        wait_for(lambda: processes_of(process.pid, "pulumi"), "pulumi to start")
-        return processes_of(process.pid, "pulumi")[0]
+        """The Pulumi CLI that a started `./run up` has come to, not one that it asks something before."""
+        found: list[int] = []
+
+        def is_there() -> bool:
+            found[:] = [pid for pid in processes_of(process.pid, "pulumi") if "up" in words_of(pid)]
+            return bool(found)
+
+        wait_for(is_there, "pulumi to start")
+        return found[0]
 
     def kill(self, process: "subprocess.Popen[str]") -> None:
         """`kill -9` of the Pulumi CLI; what it had started has to end by itself."""
         os.kill(self.pulumi_of(process), signal.SIGKILL)
         assert "does not stand as declared" in self.finish(process, expect=1)
         try:
-            wait_for(lambda: not at_work(self.folder), "an end of all that Pulumi had started", 60)
+            wait_for(lambda: not at_work(self.folder), "an end of all that Pulumi had started")
         except AssertionError as error:
             pids = ",".join(map(str, at_work(self.folder)))
             left = said("ps", "-o", "pid,ppid,stat,etimes,args", "-p", pids)
@@ -140,6 +146,10 @@ class Checkout:
     def up(self, *words: str, expect: int = 0) -> str:
         """`./run up` of the stack; its links take a quarter of a minute, and are measured for whom asks."""
         return self.run("up", self.stack, *(words or ("--no-measure",)), expect=expect)
+
+    def bake(self, pool: str) -> str:
+        """Build the image that new nodes of a pool start from; its name. Whoever has it built removes it."""
+        return image_in(self.run("exec", "causeway", "image", "build", pool, "--stack", self.stack))
 
     def changes(self) -> dict[str, str]:
         """Name → operation of each resource that `pulumi preview` would change, the stack's outputs apart."""
@@ -199,6 +209,11 @@ class Checkout:
         return [run.read_text(errors="replace") for run in runs]
 
 
+def image_in(text: str) -> str:
+    """The name of the image that was built, by what `causeway image build` printed."""
+    return str(re.findall(r"^image ([0-9a-f]{12}) of the pool", text, re.MULTILINE)[-1])
+
+
 def said(*argv: str) -> str:
     """What a command printed, stripped; it must succeed."""
     return subprocess.run(argv, check=True, text=True, stdout=subprocess.PIPE, timeout=300).stdout.strip()
@@ -246,6 +261,13 @@ def containers(stack: str) -> dict[str, str]:
         for record in records
         if record["State"] not in ("created", "initialized", "configured")
     }
+
+
+DEBIANS_GPUS = {
+    **{"gpus": 4, "gpu_model": "v100-sxm"},
+    "gpu_stack": {"driver": "550.163.01", "cuda": "12.4", "source": {"kind": "debian"}},
+}
+"""What a pool of GPU nodes says to have a stack that Debian has all packages of."""
 
 
 def region(name: str, cidr: str, timezone: str, pools: Mapping[str, int]) -> dict[str, Any]:
@@ -305,6 +327,14 @@ def processes_of(root: int, command: str) -> list[int]:
             if Path(f"/proc/{pid}/comm").read_text().strip() == command:
                 found.append(pid)
     return found
+
+
+def words_of(pid: int) -> list[str]:
+    """The words of a process's command; none once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
 
 
 @contextmanager

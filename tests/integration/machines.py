@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from infra.providers.local import image, names, network, nodes, sweep
 from tests.integration.checkout import Checkout, said, within
+from tests.patience import wait_for
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,7 @@ class Machines:
 
     def sshd(self, name: str, text: str, file: str = "00-getting-in") -> None:
         """Have a machine's sshd say this, or nothing of its own any more."""
-        script = (
-            f"printf '%s\\n' \"$1\" >/etc/ssh/sshd_config.d/{file}.conf && sshd -t && systemctl reload ssh"
-        )
-        self.on(name, "sh", "-ec", script, "sshd", text)
+        self._sshd_anew(name, f"printf '%s\\n' \"$1\" >/etc/ssh/sshd_config.d/{file}.conf && sshd -t", text)
 
     @contextmanager
     def no_forwarding(self, name: str) -> Iterator[None]:
@@ -41,8 +40,17 @@ class Machines:
         try:
             yield
         finally:
-            script = "rm /etc/ssh/sshd_config.d/00-forwarding.conf && systemctl reload ssh"
-            self.on(name, "sh", "-ec", script)
+            self._sshd_anew(name, "rm /etc/ssh/sshd_config.d/00-forwarding.conf")
+
+    def _sshd_anew(self, name: str, change: str, *words: str) -> None:
+        """Change sshd's files, and come back when it goes by them: systemd tells it, and does not wait."""
+        before = self._listening(name)
+        self.on(name, "sh", "-ec", f"{change} && systemctl reload ssh", "sshd", *words)
+        wait_for(lambda: self._listening(name) not in ("", before), f"sshd of {name} to listen anew")
+
+    def _listening(self, name: str) -> str:
+        """The number of the socket that a machine's sshd listens on: each start of it has another."""
+        return self.on(name, "sh", "-c", "ss -4Hltne 'sport = :22' | grep -o 'ino:[0-9]*' || true")
 
     def pool(self, role: str, *machines: str, **host_keys: str) -> dict[str, Any]:
         """A pool of machines; a machine by its name (`_` for `-`) may be declared with another host key."""
@@ -68,8 +76,13 @@ class Machines:
 
 
 @contextmanager
-def standing(checkout: Checkout, counts: Mapping[str, int]) -> Iterator[Machines]:
-    """Machines in rooms without a path between them; room number i has the range `checkout.cidr(i)`."""
+def standing(
+    checkout: Checkout, counts: Mapping[str, int], suites: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Machines]:
+    """Machines in rooms without a path between them; room number i has the range `checkout.cidr(i)`.
+
+    `suites`: machine → the release of Debian that it has, where it is not the one that nodes have.
+    """
     stack = f"{checkout.stack}-machines"
     key = checkout.folder.parent / "key"
     said("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key))
@@ -78,7 +91,10 @@ def standing(checkout: Checkout, counts: Mapping[str, int]) -> Iterator[Machines
         for index, (room, count) in enumerate(counts.items()):
             home = network.RegionNetwork(stack, room, IPv4Network(checkout.cidr(index)), 1500)
             network.ensure(home, [])
-            desired = [_machine(home, number, key) for number in range(count)]
+            desired = [
+                _machine(home, number, key, suites.get(f"{room}-{number}", image.SUITE))
+                for number in range(count)
+            ]
             made = nodes.reconcile(stack, room, "row", desired, print)
             states |= {state.name: state for state in made}
         found = Machines(stack, key, states)
@@ -89,7 +105,7 @@ def standing(checkout: Checkout, counts: Mapping[str, int]) -> Iterator[Machines
         sweep.sweep(stack)
 
 
-def _machine(home: network.RegionNetwork, number: int, key: Path) -> nodes.Node:
+def _machine(home: network.RegionNetwork, number: int, key: Path, suite: str) -> nodes.Node:
     return nodes.Node(
         stack=home.stack,
         region=home.region,
@@ -99,7 +115,7 @@ def _machine(home: network.RegionNetwork, number: int, key: Path) -> nodes.Node:
         gateway=home.gateway.ip,
         prefixlen=home.cidr.prefixlen,
         mtu_bytes=home.mtu_bytes,
-        image=image.ensure_image(print),
+        image=image.ensure_image(print, suite),
         public_key=key.with_suffix(".pub").read_text(),
         urn="urn:pulumi:machines::test",
         shm_gib=None,

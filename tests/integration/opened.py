@@ -10,11 +10,13 @@ import re
 import shlex
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from tests.integration.checkout import Checkout, init_of
+from tests.patience import wait_for
 
 MANIFEST = "/var/lib/causeway/manifest.json"
 CALLS = "trace=open,openat,openat2,getdents64"
@@ -52,7 +54,10 @@ LINE = "causeway_stray 1"
 CODE = (".py", ".pm", ".so")
 WATCH = ("causeway-drift-watch.timer", "causeway-drift-watch.service")
 """A look for drift reads everything."""
+TIMERS = ("systemctl", "list-units", "--type=timer", "--state=active", "--plain", "--no-legend")
 RESTART_S = 120
+DETACHED_S = 30
+"""For strace to let go of all that it follows: a moment, where it can."""
 KEPT = "/root/causeway-kept"
 
 
@@ -65,7 +70,7 @@ class Read:
 
 
 def services(checkout: Checkout, nodes: list[str]) -> dict[str, list[str]]:
-    """Node → services and timers that roles govern and that run, each on the first node that has it."""
+    """Node → services that roles govern and that run, and all timers; each on the first node that has it."""
     found: dict[str, list[str]] = {}
     for node in nodes:
         roles = json.loads(checkout.on_node(node, "cat", MANIFEST))["roles"].values()
@@ -75,25 +80,42 @@ def services(checkout: Checkout, nodes: list[str]) -> dict[str, list[str]]:
             for entry in role["entries"]
             if entry["kind"] == "unit" and entry["want"].get("active") == "active"
         }
+        units |= set(timers(checkout, node))
         seen = {unit for others in found.values() for unit in others}
         found[node] = sorted(filter(is_tried, units - seen))
     return found
 
 
+def timers(checkout: Checkout, node: str) -> list[str]:
+    """The timers that are active on a node, also the system's own."""
+    return [line.split()[0] for line in checkout.on_node(node, *TIMERS).splitlines()]
+
+
 def is_tried(unit: str) -> bool:
-    """Services, and timers of ours: apt's would bring other packages."""
-    ours = unit.endswith(".timer") and unit.startswith("causeway-")
-    return unit not in WATCH and (ours or unit.endswith(".service"))
+    """Services, and timers but those of apt, which would bring other packages."""
+    return unit not in WATCH and not unit.startswith("apt-") and unit.endswith((".service", ".timer"))
 
 
 def restart(checkout: Checkout, node: str, units: list[str]) -> None:
     """Restart units one after the other; a timer's service runs once."""
-    checkout.on_node(node, "systemctl", "stop", *WATCH)
     for unit in units:
         service, word = unit.replace(".timer", ".service"), "start" if unit.endswith(".timer") else "restart"
         command = f"systemctl reset-failed {service}; timeout {RESTART_S} systemctl {word} {service}"
         checkout.on_node(node, "sh", "-c", f"{command} || echo {service} ends with $?")
-    checkout.on_node(node, "systemctl", "start", WATCH[0])
+
+
+@contextmanager
+def without_timers(checkout: Checkout, node: str) -> Iterator[None]:
+    """While it lasts, nothing runs by a node's clock: what that reads would be taken for a service's."""
+    stopped = timers(checkout, node)
+    checkout.on_node(node, "systemctl", "stop", *stopped, WATCH[1])
+    services = " ".join(unit.replace(".timer", ".service") for unit in stopped)
+    states = ("sh", "-c", f"systemctl is-active {services} || true")
+    try:
+        wait_for(lambda: "activating" not in checkout.on_node(node, *states), "what timers began to end")
+        yield
+    finally:
+        checkout.on_node(node, "systemctl", "start", *stopped)
 
 
 def read_while(checkout: Checkout, node: str, act: Callable[[], object], log: Path) -> Read:
@@ -108,6 +130,11 @@ def read_while(checkout: Checkout, node: str, act: Callable[[], object], log: Pa
             act()
         finally:
             tracer.terminate()
+            try:
+                tracer.wait(DETACHED_S)
+            except subprocess.TimeoutExpired:
+                # It waits for a process that waits for a child that it holds: the kernel lets both go.
+                tracer.kill()
             tracer.stderr.read()
     found = Read()
     for line in log.read_text(errors="replace").splitlines():

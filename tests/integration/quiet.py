@@ -5,10 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from tests.integration.checkout import Checkout
 
+LOCKED = """DPKG_FRONTEND_LOCKED=1 python3 -c 'import fcntl, subprocess, sys
+lock = open("/var/lib/dpkg/lock-frontend", "a")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+sys.exit(subprocess.call(sys.argv[1:]))'"""
+"""Has a dpkg wait for apt's daily run, which may be at work: it fails by itself where another has it."""
 NEWER = (
     "cd /tmp && rm -rf newer && apt-get download -q iproute2 && dpkg-deb -R iproute2*.deb newer"
     " && sed -i 's/^Version: .*/Version: 9:99/' newer/DEBIAN/control && dpkg-deb -b newer newer.deb"
-    " && dpkg -i --force-confold newer.deb"
+    f" && {LOCKED} dpkg -i --force-confold newer.deb"
 )
 """An update, as unattended upgrades make one."""
 SERVICES = (

@@ -4,23 +4,35 @@ They have no GPU. One that is told that its eight are real has none of them, as 
 """
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.integration.checkout import Checkout, commit, region, said
+from tests.patience import wait_for
 
 PROVES = ("acceptance",)
 EXPECTED = "/etc/causeway/acceptance.json"
+GPUS = ("tokyo-gpu-0", "tokyo-gpu-1")
 
 
 @pytest.fixture(scope="module")
 def standing(checkout: Checkout) -> None:
-    """It stands."""
+    """It stands, and its nodes are looked at by hand alone: what the timer runs is the active tier, too."""
     tokyo = region("tokyo", checkout.cidr(0), "Asia/Tokyo", {"control": 1, "gpu": 2})
     checkout.declare({"name": "pacific", "regions": [tokyo], "acceptance": {}})
     commit(checkout.folder)
     checkout.up()
+    for node in GPUS:
+        checkout.on_node(node, "systemctl", "stop", "causeway-acceptance.timer")
+        wait_for(partial(ended, checkout, node), f"{node} to end its own look")
+
+
+def ended(checkout: Checkout, node: str) -> bool:
+    """Whether no look of the timer's goes on."""
+    ask = ("sh", "-c", "systemctl is-active causeway-acceptance.service || true")
+    return "activating" not in checkout.on_node(node, *ask)
 
 
 def accept(checkout: Checkout, expect: int) -> dict[str, Any]:
@@ -44,10 +56,10 @@ def test_nodes_without_gpus_say_so_and_are_not_called_good(checkout: Checkout) -
     about = [one for one in checks if (one["role"], one["name"]) == ("acceptance", "its gpus")]
     assert [one["verdict"] for one in about] == ["unsupported"] * 2
     assert {one["message"] for one in about} == {"no GPU here: they are declared, and simulated"}
-    for node in ("tokyo-gpu-0", "tokyo-gpu-1"):
+    for node in GPUS:
         look(checkout, node, "auto")
     found = accept(checkout, expect=0)
-    assert set(found["nodes"]) == {"tokyo-gpu-0", "tokyo-gpu-1"}
+    assert set(found["nodes"]) == set(GPUS)
     assert {one["severity"] for one in found["nodes"].values()} == {"unsupported"}
     text = checkout.run("exec", "causeway", "accept", checkout.stack)
     assert "2 unsupported: tokyo-gpu-0, tokyo-gpu-1\n" in text

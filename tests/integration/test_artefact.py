@@ -50,6 +50,8 @@ until ss -tnH state established "sport = :$(cat /run/$1/port 2>/dev/null || echo
 systemctl kill --signal=KILL "$1.service"
 """
 """Kills who hands it on once somebody takes it."""
+SLOW = ("tbf", "rate", "200mbit", "burst", "256k", "latency", "50ms")
+"""Has it take seconds to hand the program on: otherwise it takes a tenth, in which a kill may not come."""
 
 
 class Site:
@@ -160,7 +162,12 @@ def test_when_who_hands_it_on_is_killed_midway_all_have_it_all_the_same(site: Si
             unit,
         )
         site.machines.on(f"{region}-0", *words)
-    found = site.bring()
+        site.machines.on(f"{region}-0", "tc", "qdisc", "add", "dev", "eth0", "root", *SLOW)
+    try:
+        found = site.bring()
+    finally:
+        for region in REGIONS:
+            site.machines.on(f"{region}-0", "tc", "qdisc", "del", "dev", "eth0", "root")
     print({host: sent(parts) for host, parts in found.items()})
     assert sum(map(sent, found.values())) > len(REGIONS) * size, "it was killed before all had it"
     assert site.have_it()

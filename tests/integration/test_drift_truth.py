@@ -11,7 +11,7 @@ import pytest
 
 from infra.drift.kinds import KINDS
 from tests.integration.checkout import Checkout, commit, two_regions
-from tests.integration.quiet import NEWER
+from tests.integration.quiet import LOCKED, NEWER
 from tests.patience import wait_for
 from tests.seed import SEED
 
@@ -25,8 +25,9 @@ DRIFTED = 3
 OLDER = (
     "cd /tmp && rm -rf older && apt-get download -q unattended-upgrades && dpkg-deb -R unattended*.deb older"
     " && sed -i 's/^Version: .*/Version: 0.1/' older/DEBIAN/control && dpkg-deb -b older older.deb"
-    " && dpkg -i --force-downgrade --force-confold older.deb"
+    f" && {LOCKED} dpkg -i --force-downgrade --force-confold older.deb"
 )
+PURGE = "apt-get -qy -o DPkg::Lock::Timeout=240 purge unattended-upgrades"
 NEW_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB stranger"
 KEYS, ROOTS_KEYS = "/home/truth/.ssh/authorized_keys", "/root/.ssh/authorized_keys"
 USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/pxzjvdkxrVFGUfc night@desk"
@@ -41,6 +42,8 @@ ACL = ATTRIBUTE.format(
     " 16, 4, -1 & 0xffffffff, 32, 4, -1 & 0xffffffff)",
 )
 """Lets nobody read a file of mode 0644, which keeps that mode; the nodes have no setfacl."""
+WRITING_ACL = ACL.replace("2, 4, 65534", "2, 6, 1").replace("16, 4,", "16, 6,")
+"""Lets `daemon` write."""
 DEFAULT_ACL = ACL.replace("posix_acl_access", "posix_acl_default")
 CAPABILITY = ATTRIBUTE.format("security.capability", 'struct.pack("<5I", 0x02000001, 1 << 7, 0, 0, 0)')
 """cap_setuid+ep: who runs it may become root."""
@@ -92,6 +95,7 @@ SURROUNDINGS = (
         ("/etc/nologin", "not now"),
         ("/etc/ssh/ssh_config.d/99-stranger.conf", "Host stranger"),
         ("/etc/perl/Stranger.pm", "1;"),
+        ("/etc/credstore/tmpfiles.extra", "f /etc/stranger"),
         ("/usr/local/lib/udev/rules.d/99-stranger.rules", "# none"),
     )),
     "mkdir -p /srv/lib && cp /usr/lib/*-linux-gnu/libz.so.1 /srv/lib/ && ldconfig /srv/lib",
@@ -113,6 +117,27 @@ SURROUNDINGS = (
     "echo 'import os' > /usr/lib/python3/dist-packages/stranger.pth",
 )  # fmt: skip
 """Ways to change what every boot, login and program goes by; no role governs any of them."""
+UNDERPINNINGS = (
+    "/var/lib/cloud/scripts/per-boot/stranger",
+    "/etc/cloud/cloud.cfg.d/99-stranger.cfg",
+    "/etc/grub.d/99-stranger",
+    "/boot/grub/custom.cfg",
+    "/etc/NetworkManager/system-connections/stranger.nmconnection",
+    "/etc/dhcpcd.exit-hook",
+    "/run/systemd/network/00-stranger.network",
+    "/etc/apt/mirrors/stranger.list",
+    "/etc/needrestart/hook.d/stranger",
+    "/etc/ca-certificates/update.d/stranger",
+    "/etc/sudo.conf",
+    "/usr/local/lib/systemd/journald.conf.d/stranger.conf",
+    "/etc/containers/systemd/stranger.volume",
+    "/usr/local/lib/systemd/user/stranger.service",
+    "/etc/containers/registries.conf.d/stranger.conf",
+    "/root/.config/containers/policy.json",
+    "/etc/cni/net.d/stranger.conflist",
+    "/etc/cdi/stranger.yaml",
+)
+"""Files that nobody brought, from which a node, its network or its containers start."""
 
 # What is done ({} is the key): node and role → kind, key, command. Every line is another way to drift.
 DRIFTS = {
@@ -204,7 +229,7 @@ DRIFTS = {
         ("group", "truth", "true"),
         ("authorized_keys", KEYS, "truncate -s 0 {}"),
         ("authorized_keys", ROOTS_KEYS, "sed -i /night@desk/d {}"),
-        ("package", "unattended-upgrades", "apt-get -qy purge unattended-upgrades"),
+        ("package", "unattended-upgrades", PURGE),
         ("package", "chrony", "apt-mark hold chrony"),
         ("interface", "lo", "tc qdisc del dev lo root"),
         ("unit", "truth.service",
@@ -244,7 +269,10 @@ DRIFTS = {
             "tc qdisc add dev eth0 root handle 7: pfifo",
             "tc qdisc add dev eth0 clsact",
             "ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:09 nud permanent dev eth0",
+            "ip neighbour add proxy 192.0.2.10 dev eth0",
             "ip address add 203.0.113.77/32 dev eth0",
+            "ip address add 203.0.113.78/32 dev eth0 scope host",
+            r"ip address add $(ip -4 route get 198.18.0.1 | sed -n 's/.* src \([^ ]*\).*/\1/p')/30 dev eth0",
             "ip -6 address add 2001:db8::77/128 dev lo",
             "ip xfrm policy add src 203.0.113.0/24 dst 198.51.100.0/24 dir out action block",
             XDP,
@@ -262,6 +290,8 @@ DRIFTS = {
             "ip link set dev eth0 multicast off",
         )),
         *(("surroundings", "all", command) for command in SURROUNDINGS),
+        *(("underpinnings", "all", f"mkdir -p $(dirname {file}) && echo '# none' > {file}")
+          for file in UNDERPINNINGS),
         *(("programs", "all", f"{command} && {LOOK}") for command in (
             "printf y | dd of=/usr/bin/clear bs=1 seek=9000 conv=notrunc",
             "echo >> /usr/share/perl5/Debian/AdduserCommon.pm",
@@ -269,6 +299,9 @@ DRIFTS = {
             "mkdir /usr/lib/python3/dist-packages/stranger",
             "touch /usr/local/lib/causeway/stranger.py",
             "touch /usr/lib/udev/rules.d/99-stranger.rules",
+            "mkdir -p /usr/lib/systemd/system/dbus.service.d"
+            " && echo '[Unit]' > /usr/lib/systemd/system/dbus.service.d/stranger.conf",
+            "mkdir -p /usr/share/containers/systemd && touch /usr/share/containers/systemd/stranger.volume",
             "chmod 0777 /usr/bin/tabs",
             "mkdir -p /usr/lib/systemd/system/multi-user.target.wants"
             " && ln -s ../debug-shell.service /usr/lib/systemd/system/multi-user.target.wants/",
@@ -288,6 +321,7 @@ DRIFTS = {
             "chmod 0666 /etc/fstab",
             "chmod 0644 /etc/ssh/ssh_host_rsa_key",
             "chown daemon /usr/bin",
+            WRITING_ACL.replace("{}", "/etc/profile"),
             "chmod 0777 /tmp",
         )),
         *(("privilege", "root", command) for command in (
@@ -296,6 +330,8 @@ DRIFTS = {
             "echo root:guess | chpasswd",
             "usermod --gid root games",
             "gpasswd --administrators daemon sudo",
+            "gpasswd --add daemon truthd",
+            "echo daemon:0:65536 >> /etc/subuid",
             "systemctl stop stranger9.timer 2>/dev/null; systemd-run --on-active=9d --unit=stranger9 true",
             "systemctl set-property dbus.service CPUWeight=50",
             # Of nobody's account they would open nothing.
@@ -346,17 +382,23 @@ PARTS = {
     (B, "unit", "causeway-drift-watch.timer"): {"reload_needed"},
     (C, "traffic", "all"): {
         *("rules", "routes", "metrics", "queues", "addresses", "neighbours", "programs", "policies"),
+        *("inner", "proxies"),
     },
     (C, "interfaces", "all"): {"links", "settings"},
     (C, "folders", "all"): {"folders", "mounts"},
-    (C, "programs", "all"): {"edited", "missing", "open", "strange", "settings"},
+    (C, "rights", "all"): {"open", "acls"},
+    (C, "programs", "all"): {"edited", "missing", "open", "strange", "settings", "dropins"},
+    (C, "underpinnings", "all"): {
+        *("first", "network", "called", "plugins", "daemons", "units", "images"),
+    },
     (C, "surroundings", "all"): {
         *("logins", "libraries", "names", "packages", "boot", "policy", "hooks", "jobs", "daemons"),
         *("trust", "defaults", "cached", "fstab", "shadowing", "enabled", "environment"),
-        *("users", "clients", "modules", "overriding", "choices"),
+        *("users", "clients", "modules", "overriding", "choices", "credentials"),
     },
     (C, "privilege", "root"): {
         *("accounts", "members", "keys", "sudo", "pam", "cron", "units", "told", "preloaded", "setuid"),
+        *("services", "subordinates"),
     },
     (C, "unit", "causeway-wan-routes.service"): {"halted"},
     (B, "unit", "causeway-dns.service"): {"running"},
@@ -375,7 +417,10 @@ ADDED = (
         "qdisc dev eth0 root handle 7: pfifo",
         "qdisc dev eth0 clsact",
         "192.0.2.9 dev eth0 lladdr 02:00:00:00:00:09",
+        "'192.0.2.10 dev eth0'",
         "203.0.113.77/32 dev eth0",
+        "203.0.113.78/32 dev eth0",
+        "/30 dev eth0",
         "2001:db8::77/128 dev lo",
         "src 203.0.113.0/24 dst 198.51.100.0/24 dir out: block",
         "xdp dev lo",
@@ -410,7 +455,10 @@ ADDED = (
         "/usr/lib/python3/dist-packages/stranger",
         "/usr/local/lib/causeway/stranger.py",
         "/usr/lib/udev/rules.d/99-stranger.rules",
+        "/usr/lib/systemd/system/dbus.service.d/stranger.conf",
+        "/usr/share/containers/systemd/stranger.volume",
     )),
+    *((C, "underpinnings", "all", f"{file} ") for file in UNDERPINNINGS),
     *((C, "surroundings", "all", line) for line in (
         "/etc/ssh/sshrc ",
         "/root/.bash_login ",
@@ -443,6 +491,7 @@ ADDED = (
         "/etc/nologin ",
         "/etc/ssh/ssh_config.d/99-stranger.conf ",
         "/etc/perl/Stranger.pm ",
+        "/etc/credstore/tmpfiles.extra ",
         "/usr/local/lib/udev/rules.d/99-stranger.rules ",
         "/usr/local/lib/libz.so.1 ",
         "hold of openssl",
@@ -462,6 +511,7 @@ ADDED = (
         "/etc/fstab 0666 root root",
         "/etc/ssh/ssh_host_rsa_key 0644 root root",
         "/usr/bin 0755 daemon root",
+        "/etc/profile user:1",
         "/tmp 0777 root root",  # noqa: S108 - looked at
     )),
     *((C, "privilege", "root", line) for line in (
@@ -471,6 +521,8 @@ ADDED = (
         "/home/eve/.ssh/authorized_keys: ",
         "games of group root",
         "daemon lets into group sudo",
+        "daemon in group truthd",
+        "daemon subuid 0:65536",
         "/run/systemd/transient/stranger9.timer ",
         "/etc/systemd/system.control/dbus.service.d/50-CPUWeight.conf ",
         "/etc/sudoers.d/eve ",
@@ -633,7 +685,7 @@ def test_an_update_is_no_drift_and_no_repair_takes_it_back(
     version = ("dpkg-query", "--show", "--showformat=${Version}", "iproute2")
     drift(standing, A, NEWER)
     assert {report["state"] for report in scan(standing).values()} == {"clean"}
-    drift(standing, A, "echo '# changed' >> /etc/hosts && apt-get -qy purge unattended-upgrades")
+    drift(standing, A, f"echo '# changed' >> /etc/hosts && {PURGE}")
     assert ("base", "package", "iproute2") not in found(scan(standing, DRIFTED)[A])
     text = repair(standing, "-e", "repair_verify=false")
     assert "still differs" not in text, "the seal takes the new version"
@@ -661,7 +713,9 @@ def test_a_match_block_is_found_by_every_scan_and_a_converge_does_not_bless_it(
         assert {report["state"] for report in scan(standing).values()} == {"clean"}
 
 
-ALONE = [(node, command) for node, command, _, kind, _ in TABLE if KINDS[kind].stands_alone]
+FIRST = {kind: row for row in reversed(TABLE) for kind in [row[3]] if KINDS[kind].stands_alone}
+ALONE = [(row[0], row[1]) for row in TABLE if row in FIRST.values()]
+"""The first row of each kind."""
 
 
 def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, after: dict[str, Report]) -> None:
@@ -728,13 +782,12 @@ def test_a_repair_that_shuts_the_way_in_is_undone_by_the_node(
     drift(standing, B, f"echo AllowUsers office > {office} && echo MaxAuthTries 9 >> {ours}")
     text = repair(standing, "--limit", B, "-e", "base_sshd_trial_s=15", expect=2)
     assert "Come back, or have the node undo it" in text
-    there = f"test -e {office} && echo there || true"
-    wait_for(lambda: not standing.on_node(B, "sh", "-c", there), "the node to put its files back", 120)
+    undone = ("journalctl", "--quiet", "--unit", "causeway-sshd-undo", "--output", "cat")
+    wait_for(lambda: "nobody came back" in standing.on_node(B, *undone), "the node to put its files back")
+    assert standing.on_node(B, "sh", "-c", f"test -e {office} && echo there || true") == ""
     report = scan(standing, DRIFTED)[B]
     assert found(report) == {("manifest", "file", MANIFEST)}, "all but the record there is as it was"
     assert report["roles"]["base"]["state"] == "not sealed", "nobody could look at it after the repair"
-    undone = standing.on_node(B, "journalctl", "--unit", "causeway-sshd-undo", "--output", "cat")
-    assert "nobody came back" in undone
     assert standing.on_node(B, "sh", "-c", "cat /var/lib/causeway/aside/sshd-*/sshd_config.d/01-office.conf")
 
 

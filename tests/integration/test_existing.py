@@ -1,9 +1,9 @@
 """Machines you already have: configured and proven by SSH, never created, and left running by `down`."""
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, containers, said
 from tests.integration.machines import Machines, standing
-from tests.photograph import photograph
+from tests.photograph import photographs
 
 PROVES = ("existing",)
 TOOLS = ("consul",)
@@ -34,7 +34,7 @@ THEIRS = "192.0.2.9 db.office"
 
 @pytest.fixture(scope="module")
 def machines(checkout: Checkout) -> Iterator[Machines]:
-    with standing(checkout, {"machine": 2}) as made:
+    with standing(checkout, {"machine": 2}, {"machine-1": "bookworm"}) as made:
         for name in NAMES:
             made.on(name, "sh", "-ec", ADMIN)
             made.on(name, "sh", "-c", f"printf '%s' '{THEIRS}' >>/etc/hosts")  # and no newline after it
@@ -44,11 +44,7 @@ def machines(checkout: Checkout) -> Iterator[Machines]:
 @pytest.fixture(scope="module")
 def before(machines: Machines) -> dict[str, set[str]]:
     """The machines as they were when somebody handed them over."""
-    return pictures(machines)
-
-
-def pictures(machines: Machines) -> dict[str, set[str]]:
-    return {name: photograph(partial(machines.on, name, "sh", "-c")) for name in NAMES}
+    return photographs(machines.on, NAMES)
 
 
 def declaration(checkout: Checkout, machines: Machines, **host_keys: str) -> dict[str, Any]:
@@ -73,7 +69,7 @@ def test_a_dry_run_shows_what_would_change_and_writes_nothing(
     )
     assert "drift_watch: " in printed
     assert not (checkout.files / "contract.json").exists()
-    after = pictures(machines)
+    after = photographs(machines.on, NAMES)
     for name in NAMES:
         assert not before[name] ^ after[name], "\n".join(sorted(before[name] ^ after[name]))
 
@@ -201,6 +197,7 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
         machines.on(name, "sed", "-i", "/night@desk/d", "/home/admin/.ssh/authorized_keys")
     assert "2 clean" in checkout.run("exec", "causeway", "drift", checkout.stack)
     checkout.declare(declared | {"discovery": {"kind": "consul"}})
+    a_consul_of_theirs_is_not_taken_over(checkout, machines)
     assert "0 failed, 0 unreachable" in checkout.up()
     all_is_fine(checkout)
     before = kept(checkout)
@@ -216,6 +213,26 @@ def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     assert "0 failed, 0 unreachable" in checkout.up()
     assert kept(checkout) == before
     assert machines.on(NAMES[0], "sha256sum", "/etc/consul.d/ca.pem") == trusted
+
+
+def a_consul_of_theirs_is_not_taken_over(checkout: Checkout, machines: Machines) -> None:
+    """Neither by `up`, which looks first, nor by a playbook that somebody starts."""
+    unit = "/etc/systemd/system/consul.service"
+    text = "[Service]\\nExecStart=/bin/sleep infinity\\n"
+    machines.on(NAMES[1], "sh", "-ec", f"printf '{text}' >{unit}; systemctl start consul")
+    runs = checkout.configured()
+    printed = checkout.up(expect=1)
+    assert "nothing was changed, for it cannot work: hall-control-1: " in printed
+    assert "consul.service of somebody's runs, and role consul would set it up anew" in printed
+    assert checkout.configured() == runs
+    asked = {"roles": ["consul"], "services": {"consul": ["consul.service"]}}
+    module = ("-M", "playbooks/library", "-m", "causeway_before", "-a", json.dumps(asked))
+    inventory = f"inventories/{checkout.stack}"
+    refused = checkout.run("exec", "ansible", "hall-control-1", "-i", inventory, *module, expect=2)
+    assert "nothing was changed here: consul.service of somebody's runs" in refused
+    assert "take_over: [consul]" in refused
+    assert machines.on(NAMES[1], "systemctl", "is-active", "consul") == "active"
+    machines.on(NAMES[1], "sh", "-ec", f"systemctl stop consul; rm {unit}; systemctl daemon-reload")
 
 
 def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
@@ -234,20 +251,20 @@ def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
 
     hosts[0]["name"] = "hall-control-1"
     checkout.declare(declared)
-    standing = pictures(machines)
+    standing = photographs(machines.on, NAMES)
     printed = checkout.run("up", checkout.stack, "--dry-run")
     assert "declared no more, and would be given back: hall-control-0" in printed
     assert "consul would leave: hall-control-0\n" in printed
     assert re.search(r"Bring the node back .*: hall-control-0\n(  .*\n)*  removed /etc/consul\.d\n", printed)
     assert "left out" not in printed
-    after = pictures(machines)
+    after = photographs(machines.on, NAMES)
     assert not [standing[name] ^ after[name] for name in NAMES if standing[name] ^ after[name]]
     assert "hall-control-0" in checkout.run("exec", "causeway", "drift", checkout.stack), "its record stays"
 
     printed = checkout.up()
     assert "declared no more, and given back: hall-control-0" in printed
     assert "0 failed, 0 unreachable" in printed
-    assert not before[NAMES[0]] ^ pictures(machines)[NAMES[0]]
+    assert not before[NAMES[0]] ^ photographs(machines.on, NAMES)[NAMES[0]]
     assert "hall-control-0" not in machines.on(NAMES[1], "cat", "/etc/hosts")
     assert not (checkout.files / "drift" / "hall-control-0.json").exists()
     assert checkout.changes() == {}
@@ -260,7 +277,7 @@ def test_a_down_that_takes_the_roles_off_gives_everything_back(
 ) -> None:
     said = checkout.run("down", checkout.stack, "--remove-roles", "--purge-data")
     assert f"Stack {checkout.stack} is gone: nothing is left of it." in said
-    after = pictures(machines)
+    after = photographs(machines.on, NAMES)
     for name in NAMES:
         assert not before[name] ^ after[name], "\n".join(sorted(before[name] ^ after[name]))
     assert not checkout.files.exists()

@@ -20,6 +20,7 @@ from tests.integration.machines import Machines, standing
 from tests.integration.test_drift_truth import found, repair, scan
 from tests.integration.traffic import longest_gap_s, median, pings, replies
 from tests.patience import wait_for
+from tests.verify.wan_gateway.links import bits
 
 PROVES = ("existing", "wan", "wan_gateway", "drift")
 TOOLS = ("consul",)
@@ -33,7 +34,6 @@ RATE_MBPS = 50
 REPLICATION_SHARE = 0.6
 """As by default."""
 RTT_MS = {LINE: 40, INTERNET: 60}
-FAILOVER_S = 5.0
 SOURCE, TARGET = "tokyo-0", "shanghai-0"
 JUMP = "shanghai-1"
 RESOLVER = "stat --format '%n %i %Y' /etc/resolv.conf && sha256sum /etc/resolv.conf"
@@ -56,7 +56,7 @@ def machines(checkout: Checkout) -> Iterator[Machines]:
 
     Shanghai's one for control lets nobody in but by the gateway.
     """
-    with standing(checkout, {"tokyo": 3, "shanghai": 2}) as made:
+    with standing(checkout, {"tokyo": 3, "shanghai": 2}, {TARGET: "bookworm"}) as made:
         made.sshd(TARGET, f"AllowUsers root@{made.states[JUMP].address}")
         for link, gateway in ((LINE, "tokyo-2"), (INTERNET, "tokyo-1")):
             wan.ensure(line(made, link, gateway))
@@ -139,7 +139,7 @@ def way(checkout: Checkout) -> str:
 
 
 def goes_by(checkout: Checkout, device: str) -> None:
-    wait_for(lambda: way(checkout) == device, f"traffic over {device}", limit_s=60)
+    wait_for(lambda: way(checkout) == device, f"traffic over {device}")
 
 
 def test_the_links_carry_what_is_declared_and_all_is_proven(checkout: Checkout, stands: str) -> None:
@@ -206,16 +206,20 @@ def test_a_resolver_that_is_kept_is_as_it_was_and_the_agent_answers_itself(
 
 @pytest.mark.usefixtures("stands")
 def test_a_dead_line_hands_over_to_the_tunnel_and_takes_back(checkout: Checkout, machines: Machines) -> None:
+    """In how many seconds it does is what test_wan.py asks, beside which nothing else runs."""
     goes_by(checkout, names.link_interface(LINE))
-    count = 100
-    watching = pings(machines.container(SOURCE), str(machines.states[TARGET].address), count)
+    count, asked = 100, (machines.container(SOURCE), str(machines.states[TARGET].address))
+    watching = pings(*asked, count)
+
+    def by_tunnel() -> bool:
+        found = list(replies(pings(*asked, 10)).values())
+        return bool(found) and median(found) >= RTT_MS[INTERNET] - 2
+
     with cut(replace(checkout, stack=machines.stack), LINE):
-        found = replies(watching)
-        assert way(checkout) == "wg-tunnel"
-    gap_s = longest_gap_s(found, count)
-    print(f"failover to the tunnel: {gap_s:.1f} s without an answer")
-    assert gap_s < FAILOVER_S
-    assert median(list(found.values())[-10:]) >= RTT_MS[INTERNET] - 2, "the tunnel's round trip"
+        gap_s = longest_gap_s(replies(watching), count)
+        print(f"failover to the tunnel: {gap_s:.1f} s without an answer")
+        goes_by(checkout, "wg-tunnel")
+        wait_for(by_tunnel, "answers with the tunnel's round trip")
     goes_by(checkout, names.link_interface(LINE))
 
 
@@ -228,9 +232,9 @@ def test_a_change_of_the_classes_reaches_the_gateways_alone(
     line, tunnel = declared["wan_links"]
     checkout.declare({**declared, "wan_links": [{**line, "classes": shares}, tunnel]})
     checkout.up()
-    said = checkout.ssh("tokyo-gateway-1", "tc", "-j", "class", "show", "dev", names.link_interface(LINE))
-    rates = {entry["handle"]: entry["rate"] for entry in json.loads(said)}
-    assert rates["1:30"] == pytest.approx(0.7 * rates["1:1"], rel=0.01)
+    said = checkout.ssh("tokyo-gateway-1", "tc", "class", "show", "dev", names.link_interface(LINE))
+    rates = dict(re.findall(r"^class htb (\S+) .* rate (\S+) ceil", said, re.MULTILINE))
+    assert bits(rates["1:30"]) == pytest.approx(0.7 * bits(rates["1:1"]), rel=0.01)
     assert set.union(*checkout.configured()[len(runs) :]) <= {
         *("tokyo-gateway-0", "tokyo-gateway-1", "shanghai-gateway-0"),
     }
@@ -276,7 +280,7 @@ def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(checko
     assert {report["state"] for report in scan(checkout).values()} == {"clean"}
     bgp = json.loads(checkout.ssh(told, "vtysh -c 'show bgp ipv4 unicast summary json'"))
     peer = next(iter(bgp["peers"]))
-    wait_for(lambda: not down(checkout, told), "all neighbours", limit_s=60)
+    wait_for(lambda: not down(checkout, told), "all neighbours")
     for _kind, _key, command in TOLD:
         checkout.ssh(told, command.format(asn=bgp["as"], peer=peer))
     assert peer in down(checkout, told)
@@ -291,7 +295,7 @@ def test_what_gateways_were_told_while_they_run_is_found_and_brought_back(checko
     repair(checkout, "-e", "repair_remove_added=true", "-e", "repair_verify=false")
     assert {report["state"] for report in scan(checkout).values()} == {"clean"}
     goes_by(checkout, names.link_interface(LINE))
-    wait_for(lambda: not down(checkout, told) | down(checkout, hung), "all neighbours", limit_s=60)
+    wait_for(lambda: not down(checkout, told) | down(checkout, hung), "all neighbours")
 
 
 FOREIGN = {

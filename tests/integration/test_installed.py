@@ -75,7 +75,8 @@ def place() -> Iterator[Path]:
             ["chown", "-R", f"{NOBODY.pw_uid}:{NOBODY.pw_gid}", folder], check=True, timeout=LIMIT_S
         )
         pip = str(folder / "venv" / "bin" / "pip")
-        made = run_as_nobody([SYSTEMS_PYTHON, "-m", "venv", str(folder / "venv")], folder)
+        venv = [SYSTEMS_PYTHON, "-m", "venv", str(folder / "venv")]
+        made = run_as_nobody(venv, folder, limit_s=INSTALL_LIMIT_S)
         assert made.returncode == 0, made.stderr
         asked = [pip, "download", "--no-deps", "--quiet", "--dest", str(folder / "asked"), "hatchling"]
         if (index := run_as_nobody(asked, folder, limit_s=INSTALL_LIMIT_S, network=True)).returncode:

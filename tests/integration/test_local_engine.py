@@ -19,6 +19,7 @@ from infra.errors import CausewayError
 from infra.process import run
 from infra.providers.local import containers, daemons, names, netns, network, nodes, wan
 from tests.integration.ground import Ground, Pools, new_key, pool_of, reconcile
+from tests.patience import wait_for
 
 PROVES = ("local",)
 
@@ -199,7 +200,7 @@ def test_the_rate_is_what_was_declared(pools: Pools) -> None:
         ["podman", "exec", target.container, "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL
     )
     try:
-        time.sleep(0.5)
+        wait_for(lambda: in_node(target, "ss", "-Hltn", "sport = :5201"), "iperf3 to listen")
         said = in_node(source, "iperf3", "-c", str(target.address), "-t", "5", "-f", "m")
     finally:
         server.terminate()

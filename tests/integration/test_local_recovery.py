@@ -96,8 +96,10 @@ def test_sweeping_leaves_other_stacks_alone(base: nodes.Node) -> None:
     assert network.inspect(neighbour, []).up
     network.remove(NEIGHBOUR, "tokyo")
     assert sweep.leftovers(NEIGHBOUR) == []
-    others = any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None))
-    assert ("table inet causeway" in run(["nft", "list", "tables"])) == others
+    with netns.locked():  # no other stack comes or goes between the two looks
+        others = any(name.startswith(names.UPLINK_PREFIX) for name in netns.links(None))
+        tables = run(["nft", "list", "tables"])
+    assert ("table inet causeway" in tables) == others
 
 
 @pytest.mark.usefixtures("base")

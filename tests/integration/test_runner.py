@@ -30,7 +30,9 @@ PATIENCE_S = 120
 SECRET = "correct-horse-battery"  # noqa: S105 - looked for in what a run leaves behind
 ADMIT = """
 umask 077; mkdir -p /root/.ssh; cat > /root/.ssh/authorized_keys
-until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do sleep 0.1; done; cat /etc/ssh/ssh_host_ed25519_key.pub
+until [ -s /etc/ssh/ssh_host_ed25519_key.pub ]; do sleep 0.1; done
+until ss -Hltn 'sport = :22' | grep -q .; do sleep 0.1; done
+cat /etc/ssh/ssh_host_ed25519_key.pub
 """
 PING = "- {hosts: all, gather_facts: false, tasks: [{ansible.builtin.ping: }]}"
 

@@ -94,7 +94,7 @@ def test_a_full_link_lets_management_through(standing: Checkout) -> None:
     idle = median(list(replies(pings(standing, 50)).values()))
     server = ["podman", "exec", names.node(standing.stack, TARGET), "iperf3", "-s", "-1"]
     with subprocess.Popen(server, stdout=subprocess.DEVNULL) as serving:
-        time.sleep(1)
+        wait_for(lambda: standing.on_node(TARGET, "ss", "-Hltn", "sport = :5201"), "iperf3 to listen")
         client = ["iperf3", "-c", standing.address(TARGET), "-t", "20", "-P", "4", "-J"]
         command = ["podman", "exec", names.node(standing.stack, SOURCE), *client]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as loading:
@@ -121,7 +121,7 @@ def test_a_dead_link_hands_over_and_takes_back(standing: Checkout) -> None:
     gap_s = longest_gap_s(found, count)
     print(f"failover to the tunnel: {gap_s:.1f} s without an answer")
     assert gap_s < FAILOVER_S
-    assert found[count] >= 88, "the tunnel's round trip"
+    assert median(list(found.values())[-10:]) >= 88, "the tunnel's round trip"
     goes_by(standing, "wan-trans-sea")
 
 
@@ -140,7 +140,7 @@ def test_a_gateway_that_loses_its_region_hands_over_its_address_and_its_traffic(
     gap_s = longest_gap_s(found, count)
     print(f"failover to the other gateway: {gap_s:.1f} s without an answer")
     assert gap_s < FAILOVER_S
-    assert found[count] >= 88, "by way of the other gateway and its tunnel"
+    assert median(list(found.values())[-10:]) >= 88, "by way of the other gateway and its tunnel"
     goes_by(standing, "wan-trans-sea")
 
 

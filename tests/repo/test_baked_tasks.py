@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from infra.checks import load
-from infra.images.recipe import baked, own_of_hosts, reach, recipe_of
+from infra.images.recipe import WRITES, baked, files_of, given_to, own_of_hosts, reach, recipe_of
 from infra.inventory.groups import inventory_data
 from infra.inventory.roles import role_hosts, role_order
 from infra.inventory.steps import BLOCK, TAG, Step, steps, words_in
@@ -39,8 +39,11 @@ NOT_BAKED_THERE = {
 """Likewise, of what is baked elsewhere: the role that includes it, and why."""
 MODULES = {
     "causeway_apt": "packages",
-    "ansible.builtin.copy": "a text, by `content`: a file of the role would be no part of the image's name",
+    "ansible.builtin.copy": "texts, files of the role, and files that the declaration names",
+    "ansible.builtin.template": "its text and what it reaches are part of the image's name",
+    "causeway_cuda_base": "packages of the GPU stack; what needs a kernel or a GPU it leaves to the node",
     "ansible.builtin.file": "links and directories",
+    "ansible.builtin.assert": "stops a build that would come to nothing",
     "ansible.builtin.stat": "looks only",
     "community.general.locale_gen": "locales",
 }
@@ -52,6 +55,8 @@ UNSEEN = {
     "registry": {"Install HAProxy"},  # likewise
 }
 """Baked tasks that `--list-tasks` does not show."""
+PUBLIC = {"cuda_base_source_key": "the public key of a repository"}
+"""Variables that sound like a secret, and are none."""
 DECLARATIONS = ("Pulumi.local.yaml", *(f"examples/{name}" for name in ("training-two-planes.yaml",)))
 
 BAKED = [(role, step) for role in role_order() for step in baked(role)]
@@ -121,17 +126,18 @@ def test_a_baked_task_can_be_done_in_a_root_where_nothing_runs(pair: tuple[str, 
     assert pair[1].module in MODULES, "it needs a service, or the host"
     assert not set(NEVER) & task.keys()
     assert "lookup" not in words_in(pair[1].content), "what it reads would be no part of the image's name"
-    if pair[1].module == "ansible.builtin.copy":
-        assert "content" in task[pair[1].module]
+    asked = task[pair[1].module]
+    if pair[1].module in WRITES and "content" not in asked:
+        named = [file.name for file in files_of(pair[1])]
+        assert asked["src"] in named or given_to(pair[1]), "its text would be no part of the image's name"
 
 
 def test_no_baked_task_reaches_a_secret() -> None:
     """Secrets are named by where they are on the controller."""
     for role in role_order():
         reached = {*reach(role, {}), *(word for step in baked(role) for word in words_in(step.content))}
-        assert not [name for name in reached if re.search("secret|authority|_key$|password|token", name)], (
-            role
-        )
+        found = [name for name in reached if re.search("secret|authority|_key$|password|token", name)]
+        assert not {*found} - PUBLIC.keys(), role
 
 
 @pytest.mark.parametrize("file", DECLARATIONS)

@@ -8,6 +8,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from infra.drift.kinds.listing import listed
+from infra.drift.leave import METRICS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATED = re.compile(r"{{.*?}}")
@@ -56,3 +57,22 @@ def test_a_directory_that_is_read_as_a_whole_is_listed() -> None:
     unlisted = {folder for folder in folders() if not listed().fullmatch(folder)}
     assert unlisted == set(BY_NAME), "listed in infra/drift/kinds/listing.py, or read by name"
     assert {"/etc/exports.d", "/etc/containers/certs.d/x", "/etc/grafana/provisioning/dashboards"} < folders()
+
+
+TOLD = re.compile(r"causeway_[a-z_]+[.]prom")
+PROGRAMS = {"acceptance": "infra/capabilities/acceptance/node/*.py", "drift_watch": "infra/drift/watch.py"}
+"""Roles whose programs stand elsewhere."""
+
+
+def test_what_programs_tell_node_exporter_goes_with_their_role() -> None:
+    """But for what a task writes, which its record has."""
+    told: dict[str, set[str]] = {}
+    for role in (ROOT / "roles").iterdir():
+        places = [*role.glob("[ftv]*/**/*"), *ROOT.glob(PROGRAMS.get(role.name, "-"))]
+        texts = [path.read_text() for path in places if path.is_file() and not path.is_symlink()]
+        written = {name for text in texts for name in re.findall(rf"dest: .*/({TOLD.pattern})", text)}
+        for name in {name for text in texts for name in TOLD.findall(text)} - written:
+            told.setdefault(name, set()).add(role.name)
+    assert told.keys() == {name for names in METRICS.values() for name in names}
+    for owner, names in METRICS.items():
+        assert all(owner in told[name] for name in names), "another role's, which may only read it"

@@ -5,11 +5,16 @@ A run without a change records no unit of a handler's, and no scan looks there.
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+
+from infra.capabilities import roles
+from infra.inventory.roles import role_order, roles_within
+from tests.unit.contracts import contract_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir())
@@ -91,3 +96,37 @@ def test_a_service_that_is_signalled_to_read_anew_says_first_that_it_is_ready() 
     signalled = "[Service]\nExecReload=/bin/kill -HUP $MAINPID\n"
     assert ended_by_its_reload(signalled)
     assert not ended_by_its_reload(f"{signalled}Restart=always\n")
+
+
+KNOWN_OTHERWISE = {
+    "chrony.service": "`adopt` says what of the clock's stays (base/doctor.py)",
+    "ssh.service": "its own file stays; ours lies beside it",
+    "systemd-resolved.service": "it stays, and asks one more server (discovery/doctor.py)",
+    "frr.service": "wan_gateway refuses a machine whose FRR is somebody's (causeway_wan_ground.py)",
+    "keepalived.service": "as FRR",
+    "wg-quick@*.service": "as FRR; other tunnels stay",
+}
+UNTOLD = {
+    "acceptance": {"*"},
+    "container_runtime": {"containerd.service"},  # of pools with that engine (tests/unit/test_take_over.py)
+    "cuda_base": {"*.service"},
+    "ipmi_exporter": {"*.service"},
+    "nfs_server": {"*", "*.service"},
+    "registry": {"*"},
+}
+"""By variables; what these are for is in the roles' `services`, or has a name of ours."""
+
+
+@pytest.mark.parametrize("role", role_order())
+def test_a_service_of_others_packages_is_not_taken_over_unasked(role: str) -> None:
+    found = {
+        unit
+        for name in roles_within(role)
+        for task in tasks_in(ROOT / "roles" / name / "tasks")
+        for unit in units(task)
+        if unit.endswith((".service", "*")) and not unit.startswith(("causeway-", "consul-"))
+    }
+    contract = contract_of()
+    patterns = {each for pool in contract.pools for each in roles()[role].services(contract, pool)}
+    known = {*KNOWN_OTHERWISE, *UNTOLD.get(role, ())}
+    assert {unit for unit in found - known if not any(fnmatch(unit, each) for each in patterns)} == set()

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from infra.declaration.monitoring import MonitoringSpec
+
 ROOT = Path(__file__).resolve().parents[2]
 WATCHES = sorted(path.parent for path in ROOT.glob("infra/capabilities/*/watch/alerts.yaml"))
 SEVERITIES = {"page", "ticket", "info"}
@@ -172,3 +174,20 @@ def test_a_region_judges_itself_only(watch: Path) -> None:
         used = re.finditer(r"\b(?:region:[\w:]+|ALERTS)(?:\{[^}]*\})?", str(rule["expr"]))
         foreign = [found[0] for found in used if 'cluster=""' not in found[0]]
         assert foreign == [], f'{rule}: say {{cluster=""}}'
+
+
+LARGEST_S: int = MonitoringSpec.model_json_schema()["properties"]["interval_s"]["maximum"]
+WINDOW = re.compile(r"\[(\d+)([smhd])\]")
+"""A window over what was scraped; a subquery looks as often as it says itself."""
+UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@each_watch
+def test_windows_hold_samples_at_the_largest_interval_that_can_be_declared(watch: Path) -> None:
+    """One is enough to look at, two are needed for what grows between them, and one more may be missed."""
+    for rule in (*rules(watch, "alert"), *rules(watch, "record")):
+        for window in WINDOW.finditer(rule["expr"]):
+            before = rule["expr"][: window.start()]
+            function = max(re.findall(r"\w+(?=\()", before), key=lambda name: before.rindex(f"{name}("))
+            needed = 1 if function.endswith("_over_time") else 3
+            assert int(window[1]) * UNIT_S[window[2]] >= needed * LARGEST_S, (function, window[0])

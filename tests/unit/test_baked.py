@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.providers.local import baked, image, names
+from infra.providers.local import baked, image, names, signing
 
 NAME, OTHER = "0123456789ab", "ba9876543210"
 
@@ -64,6 +64,28 @@ def test_an_image_that_was_built_anew_stays(
     with baked.locked(print):
         assert {path.name for path in baked.folders().iterdir()} == {again.name, "lock"}
     assert not any(command[0] == "rmi" for command in asked)
+
+
+@pytest.mark.usefixtures("asked")
+def test_forms_that_machines_stand_on_stay_where_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image that podman lost and that is built anew; killed anywhere, the disks' ground is there."""
+    form = folder_of(NAME) / "vm-1" / "root.ext4"
+    form.parent.mkdir()
+    form.touch()
+    monkeypatch.setattr(signing, "sign", lambda file: Path(f"{file}{signing.SUFFIX}").touch())
+    known = tmp_path / "known"
+    for files in ("ab", "c"):
+        known.mkdir(exist_ok=True)
+        for name in (*files, baked.MANIFEST):
+            (known / name).write_text(files)
+        seen = list[bool]()
+        monkeypatch.setattr(Path, "rename", lambda *_, seen=seen: seen.append(False))
+        baked.keep(NAME, tmp_path / "root.tar", known)
+        assert form.exists()
+        assert seen == []
+    assert (baked.folder(NAME) / baked.MANIFEST).read_text() == "c"
 
 
 @pytest.mark.usefixtures("asked")

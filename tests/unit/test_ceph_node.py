@@ -106,6 +106,17 @@ def test_a_disk_that_the_cluster_has_forgotten_is_left_as_it_is(back: Back) -> N
     assert back.aside() == []
 
 
+def test_an_osd_that_is_there_is_not_encrypted_afterwards(back: Back) -> None:
+    osd = {"kind": "device", "place": PLACE, "path": "/dev/sdz"}
+    assert back.node().osd(osd) == "ceph-osd@3"
+    with pytest.raises(back.programs.RefusedError, match=r"/dev/sdz is declared encrypted\. To make it anew"):
+        back.node().osd({**osd, "encrypted": True})
+    (back.root / "osd/ceph-3/block").symlink_to("/dev/mapper/ceph-osd-3")
+    assert back.node().osd({**osd, "encrypted": True}) == "ceph-osd@3"
+    with pytest.raises(back.programs.RefusedError, match="declared in the clear"):
+        back.node().osd(osd)
+
+
 def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so(back: Back) -> None:
     store = back.root / f"mon/ceph-{HOST}/store.db"
     others = [mon["name"] for mon in MONS if mon["name"] != HOST]
@@ -155,6 +166,28 @@ def test_an_osd_that_lies_elsewhere_or_nowhere_is_put_back(back: Back, place: di
     assert (again.changes, len(back.put)) == ([], 1)
 
 
+@pytest.mark.parametrize(("dry_run", "change"), [(False, "restarted"), (False, ""), (True, "started")])
+def test_a_gateway_that_was_started_is_waited_for(
+    back: Back, monkeypatch: pytest.MonkeyPatch, dry_run: bool, change: str
+) -> None:
+    """Its unit is active before it listens."""
+    programs, asked = back.programs, list[tuple[str, int]]()
+    (back.root / "gateway.conf").write_text("rgw_frontends = beast ssl_endpoint=10.0.0.2:7480 ssl_x=y\n")
+    monkeypatch.setattr(programs, "GATEWAY_CONFIG", back.root / "gateway.conf")
+    monkeypatch.setattr(programs.Node, "restart", lambda *_: None)
+    node = back.node(dry_run=dry_run)
+    node.changes += [change] * bool(change)
+    monkeypatch.setattr(programs.time, "sleep", lambda _: None)
+
+    def answers(place: tuple[str, int]) -> bool:
+        asked.append(place)
+        return len(asked) == 3
+
+    monkeypatch.setattr(programs, "answers", answers)
+    assert node.gateways() == [f"ceph-radosgw@rgw.{HOST}"]
+    assert asked == ([("10.0.0.2", 7480)] * 3 if change and not dry_run else [])
+
+
 READ = {
     "ceph.conf": ["ceph-mon@x", "ceph-osd@3", "ceph-mgr@x"],
     "units/ceph-mgr@.service.d/causeway.conf": ["ceph-mgr@x"],
@@ -180,3 +213,30 @@ def test_a_daemon_is_started_again_for_what_it_reads_and_nothing_else(
     monkeypatch.setattr(programs, "run", lambda *_: f"@{began}\n")
     units = ["ceph-mon@x", "ceph-osd@3", "ceph-mgr@x", "ceph-radosgw@rgw.x"]
     assert back.node().stale(units) == READ[newer]
+
+
+def test_a_clock_that_was_set_back_starts_no_daemon_again_at_each_run(
+    back: Back, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file stays younger than its start; that it was started again for it is remembered."""
+    programs, root, starts = back.programs, back.root, ["first"]
+    for name, place in {"CONFIG": "ceph.conf", "DROP_INS": "units", "STARTED": "started"}.items():
+        monkeypatch.setattr(programs, name, root / place)
+    (root / "ceph.conf").write_text("before")
+    os.utime(root / "ceph.conf", (5000, 5000))
+
+    def run(*argv: str) -> str:
+        if argv[1] == "restart":
+            starts.append(f"start {len(starts)}")
+        return starts[-1] if "--property=InvocationID" in argv else "@1000\n"
+
+    monkeypatch.setattr(programs, "run", run)
+    units = ["ceph-mon@x"]
+    for text, number in (("before", 2), ("after", 3)):
+        (root / "ceph.conf").write_text(text)
+        os.utime(root / "ceph.conf", (5000, 5000))
+        for _ in range(3):
+            back.node().restart(units)
+            assert len(starts) == number, "once for what was written, and not again"
+    starts.append("somebody's, before it was written")
+    assert back.node().stale(units) == units

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from infra.checks import (
     ALL_RULES,
     DeclarationError,
+    Problem,
     Source,
     check,
     load,
@@ -18,6 +21,7 @@ from infra.checks import (
     parse_spec,
     require_valid,
 )
+from infra.checks.schema import problems_of
 from infra.declaration import ClusterSpec, FabricSpec, NodePoolSpec, SwitchSpec, WanLinkSpec
 from infra.declaration.base import Spec
 from infra.declaration.places import places
@@ -65,10 +69,12 @@ def test_errors_without_a_file_have_no_line() -> None:
 
 
 def test_rules_take_the_lines_of_the_file() -> None:
-    source = load(ROOT / "Pulumi.local.yaml").source
+    file = ROOT / "Pulumi.local.yaml"
+    source, lines = load(file).source, enumerate(file.read_text().splitlines(), 1)
     with pytest.raises(DeclarationError) as caught:
         require_valid(parse_spec(changed(["regions", 1, "pools", 1, "gpus"], 7)), source)
-    assert [problem.line for problem in caught.value.problems if problem.severity == "error"] == [23]
+    _, second = (number for number, line in lines if line.strip().startswith("gpus:"))
+    assert [problem.line for problem in caught.value.problems if problem.severity == "error"] == [second]
 
 
 def test_a_missing_key_points_at_its_parent() -> None:
@@ -107,6 +113,61 @@ def test_no_number_takes_a_truth_value(model: type[BaseModel]) -> None:
         with pytest.raises(ValidationError) as caught:
             model.model_validate({name: [True] if several else True})
         assert "truth value" in str([error for error in caught.value.errors() if error["loc"][0] == name])
+
+
+ODD: tuple[Any, ...] = (
+    True, 0, -1, 0.5, 1e308, 10**30, float("inf"), "", "yes", "a b", "\ud800", "x" * 5000, [], [None],
+    ["a b"], {}, {"a": "b"}, {"kind": "x"},
+)  # fmt: skip
+FOREIGN = ("input", "should", "valid", "boolean", "unable", "parse", "string", "cannot be used here")
+
+
+def test_whatever_a_field_is_given_it_is_refused_in_our_own_words() -> None:
+    for model in places().values():
+        for name in model.model_fields:
+            for odd in ODD:
+                try:
+                    model.model_validate({name: odd})
+                except ValidationError as error:
+                    for problem in problems_of(error, model):
+                        said = problem.message.replace(str(odd), "").lower()
+                        assert not [word for word in FOREIGN if word in said], (model, name, problem.message)
+
+
+@pytest.mark.parametrize("word", ["true", "True", "false", True, False])
+def test_a_truth_value_may_be_a_text(word: Any) -> None:
+    """As `pulumi config set --path` may write it."""
+    spec = parse_spec(changed(["storage", 0, "encrypt_wire"], word))
+    assert getattr(spec.storage[0], "encrypt_wire", None) is (str(word).lower() == "true")
+
+
+@pytest.mark.parametrize("word", ["yes", "on", "y", "t", "1", 1, 0, "off", None, []])
+def test_nothing_else_is_a_truth_value(word: Any) -> None:
+    with pytest.raises(DeclarationError):
+        parse_spec(changed(["storage", 0, "encrypt_wire"], word))
+
+
+LONG = (
+    st.text(max_size=20) | st.text(st.characters(categories=("Cc", "Cf", "Zl", "Lo"))) | st.just("k" * 5000)
+)
+
+
+@given(path=LONG, message=LONG, hint=LONG, suggestion=st.none() | LONG, file=st.none() | LONG)
+def test_a_finding_is_one_line_that_shows_as_it_is(
+    path: str, message: str, hint: str, suggestion: str | None, file: str | None
+) -> None:
+    said = str(Problem(path, message, hint=hint, suggestion=suggestion, file=file and file[:20], line=7))
+    assert said.isprintable()
+    assert max(map(len, said.split())) < 300
+
+
+@pytest.mark.parametrize("key", ["a\nb", "\x1b[31mred", "k" * 5000])
+def test_a_key_that_is_no_word_makes_one_line(key: str) -> None:
+    with pytest.raises(DeclarationError) as caught:
+        parse_spec(mapping() | {key: 1})
+    (line,) = str(caught.value).splitlines()
+    assert line.isprintable()
+    assert len(line) < 1000
 
 
 def test_numbers_as_text_are_taken() -> None:

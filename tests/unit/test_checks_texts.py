@@ -123,7 +123,7 @@ def test_odd_texts_are_refused_or_stay_one_text(name: str) -> None:
     assert taken <= FREE
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=4 * settings().max_examples, deadline=None)
 @given(st.sampled_from(PLACES), st.text(st.sampled_from(CHARACTERS), max_size=6))
 def test_whatever_is_added_to_a_text(place: tuple[str, tuple[str | int, ...]], odd: str) -> None:
     name, path = place

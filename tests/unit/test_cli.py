@@ -197,5 +197,5 @@ def test_refused_declaration_in_json(tmp_path: Path) -> None:
     done = causeway("plan", str(path), "--json")
     problem = json.loads(done.stdout)["problems"][0]
     assert done.returncode == 2
-    assert (problem["path"], problem["line"], problem["rule"]) == ("regions[0].pools[1].gpus", 13, "gpus")
+    assert (problem["path"], problem["line"], problem["rule"]) == ("regions[0].pools[1].gpus", 16, "gpus")
     assert (problem["found"], problem["allowed"], problem["suggestion"]) == ("7", "1, 2, 4, 8, 16", "8")

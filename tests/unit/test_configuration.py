@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -132,7 +133,7 @@ def test_what_roles_make_no_more_leaves_in_the_same_run(
 ) -> None:
     took: list[dict[str, list[str]]] = []
     records = {name: Manifest(host=name, roles={"consul": RoleManifest()}) for name in HOSTS}
-    monkeypatch.setattr(leaving, "load_manifest", lambda _stack, host: records[host])
+    monkeypatch.setattr(leaving, "record_of", lambda _stack, host: records[host])
 
     def run(playbook: str, **arguments: Any) -> RunResult:
         result = playbooks(playbook, **arguments)
@@ -321,6 +322,24 @@ def test_a_forgotten_wave_is_configured_anew(playbooks: Playbooks) -> None:
     ConfigurationLifecycle().remove(wave())
     ensure(wave())
     assert playbooks.runs == [list(HOSTS)] * 2
+
+
+def test_a_wave_by_another_name_keeps_what_is_known_of_its_hosts(
+    playbooks: Playbooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new one has sealed them by the time that Pulumi takes the old one away."""
+    ensure(wave())
+    renamed = wave() | {"wave": "tokyo+shanghai"}
+    ensure(renamed)
+    standing = SimpleNamespace(hosts=dict.fromkeys(HOSTS[:2]), waves=(("tokyo", "shanghai"),))
+    forgotten: list[str] = []
+    monkeypatch.setattr(component, "standing_contract", lambda _stack: standing)
+    monkeypatch.setattr(component, "forget_host", lambda _stack, name: forgotten.append(name))
+    ConfigurationLifecycle().remove(wave())
+    monkeypatch.setattr(component, "standing_contract", lambda *_: None)
+    ensure(renamed)
+    assert forgotten == []
+    assert playbooks.runs == [list(HOSTS), [HOSTS[2]]], "which is in no wave any more"
 
 
 def test_a_hash_follows_every_file_that_reaches_a_node(

@@ -1,6 +1,7 @@
 """What the token of a kind of node may do, by Consul's rule that the longest prefix decides."""
 
 import json
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -86,3 +87,23 @@ def test_a_copy_is_whole_when_nothing_is_missing_old_or_too_much(
         policies["causeway-gone"] = "{}"
     with pytest.raises(access.ConsulError, match="not copied from the primary datacenter yet: "):
         access.Access(Copied(policies, tokens), dry_run=True).require_copy(granted, holders)
+
+
+def test_a_right_that_comes_a_moment_later_is_waited_for_and_the_change_told_once(
+    access: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = [access.ConsulError(403, "token lacks permission 'query:write'")] * 2
+
+    class Late(Copied):
+        def post(self, path: str, value: Any) -> None:
+            if refused:
+                raise refused.pop()
+            self.answers[path] = [value]
+
+    agent = Late({}, {})
+    agent.answers["/v1/query"] = []
+    granting = access.Access(agent, dry_run=False)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    access.patiently(granting.query, access.COPY_S)
+    assert granting.changes == ["query"]
+    assert agent.answers["/v1/query"] == [access.QUERY]

@@ -1,13 +1,15 @@
 """What role `cuda_base` decides: which packages and versions, what it goes back to, how GPUs are set."""
 
+import fcntl
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from infra.capabilities.gpu.handoff import variables
 from infra.capabilities.gpu.known import MODELS, PRODUCTS
 from infra.capabilities.gpu.packages import PATTERNS, SOURCES, wanted
 from infra.declaration import ClusterSpec, GpuStackSpec
+from infra.drift.assembly import PROBE_LIMIT_S
 from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
@@ -215,66 +218,107 @@ def test_every_model_has_a_name_that_no_other_has() -> None:
 # The program that sets GPUs, against a stand-in for nvidia-smi
 
 STAND_IN = """#!{python}
-import json, sys
+import json, sys, time
 from pathlib import Path
 state = Path({state!r})
+kept = state.with_suffix(".part")
 now = json.loads(state.read_text())
 words = sys.argv[1:]
 now["asked"].append(" ".join(words))
-if words[0].startswith("--query-gpu"):
-    for index, (mode, _) in enumerate(now["gpus"]):
-        print(f"{{index}}, {{mode}}")
+now["holds"] = [str(file.readlink()) for file in Path("/proc/self/fd").iterdir() if file.is_symlink()]
+kept.write_text(json.dumps(now)); kept.rename(state)
+time.sleep(now["takes_s"])
+if words[0].startswith("--query-gpu="):
+    fields = words[0].partition("=")[2].split(",")
+    for index, gpu in enumerate(now["gpus"]):
+        print(", ".join(str(index) if field == "index" else gpu[field] for field in fields))
 elif words[0] == "--list-gpus":
-    for index, (_, parts) in enumerate(now["gpus"]):
+    for index, gpu in enumerate(now["gpus"]):
         print(f"GPU {{index}}: NVIDIA H100 80GB HBM3 (UUID: GPU-{{index}})")
-        for number, part in enumerate(parts):
+        for number, part in enumerate(gpu["parts"]):
             print(f"  MIG {{part}}     Device  {{number}}: (UUID: MIG-{{index}}-{{number}})")
-elif words[0] == "--id" and now["takes"]:
-    now["gpus"][int(words[1])][0] = "Enabled" if words[2].endswith("1") else "Disabled"
+elif words[0] == "--id":
+    gpu, (option, value) = now["gpus"][int(words[1])], words[2].split("=")
+    field = {{"--power-limit": "power.limit", "--persistence-mode": "persistence_mode",
+              "--multi-instance-gpu": "mig.mode.current"}}[option]
+    if option[2:] in now["refuses"]:
+        sys.exit(f"{{option[2:]}}: Insufficient Permissions")
+    if option == "--power-limit":
+        gpu[field] = f"{{float(value):.2f}}"
+    elif option[2:] not in now["ignores"]:
+        gpu[field] = "Enabled" if value == "1" else "Disabled"
 elif words[0] == "mig":
     gpu = now["gpus"][int(words[2])]
     if words[3] == "--create-gpu-instance":
-        if gpu[1]:
+        if gpu["parts"]:
             sys.exit("Insufficient Resources")
-        gpu[1] = words[4].split(",")
+        gpu["parts"] = words[4].split(",")
     elif words[3] == "--destroy-gpu-instance":
-        gpu[1] = []
-state.write_text(json.dumps(now))
+        gpu["parts"] = []
+kept.write_text(json.dumps(now)); kept.rename(state)
 """
+SEVEN = ["1g.10gb"] * 7
+
+
+def gpu(mode: str = "Disabled", *parts: str, persistence: str = "Enabled", limit: str = "700.00") -> Any:
+    return {"mig.mode.current": mode, "parts": parts, "persistence_mode": persistence, "power.limit": limit}
 
 
 class Machine:
-    """Two GPUs, and the program with a stand-in for nvidia-smi."""
+    """GPUs, and the program with a stand-in for nvidia-smi."""
 
-    def __init__(self, folder: Path, gpus: list[Any], takes: bool = True) -> None:
+    def __init__(self, folder: Path, *gpus: Any, ignores: str = "") -> None:
         self.folder = folder
         self.state = folder / "state.json"
-        self.state.write_text(json.dumps({"gpus": gpus, "takes": takes, "asked": []}))
+        self.tell(gpus=gpus, ignores=[ignores], refuses=[], asked=[], takes_s=0)
         smi = folder / "nvidia-smi"
         smi.write_text(STAND_IN.format(python=sys.executable, state=str(self.state)))
         smi.chmod(0o755)
+        self.declare()
 
-    def apply(self, profile: str = "", count: int = 0, cap: float = 0) -> str:
-        """Run it; what it complained of."""
-        settings = {"power_cap_w": cap, "mig_profile": profile, "mig_count": count}
-        (self.folder / "gpu.json").write_text(json.dumps(settings))
+    def tell(self, **more: Any) -> None:
+        """Have the stand-in know something else."""
+        known = json.loads(self.state.read_text()) if self.state.exists() else {}
+        self.state.write_text(json.dumps({**known, **more}))
+
+    def declare(self, profile: str = "", count: int = 0, cap: float = 0, persistence: bool = True) -> None:
+        said = {"power_cap_w": cap, "mig_profile": profile, "mig_count": count, "persistence": persistence}
+        (self.folder / "gpu.json").write_text(json.dumps(said))
+
+    def run(self, verb: str, limit_s: float = 30) -> tuple[list[str], str]:
+        """What it said, and complained of."""
         program = (ROLE / "files" / "causeway_gpu.py").read_text()
         program = program.replace("/etc/causeway/gpu.json", str(self.folder / "gpu.json"))
+        program = program.replace("/run/causeway-gpu.lock", str(self.folder / "lock"))
+        program = re.sub(r"(?m)^LIMIT_S = \d+", f"LIMIT_S = {limit_s:g}", program)
+        # From a file: dataclasses look for the module that they are in.
+        (self.folder / "causeway_gpu.py").write_text(program)
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
         done = subprocess.run(
-            (sys.executable, "-c", program, "apply"),
+            (sys.executable, "-B", self.folder / "causeway_gpu.py", verb),
             env=environment,
             capture_output=True,
             text=True,
             check=False,
         )
         assert bool(done.returncode) == bool(done.stderr)
-        return done.stderr
+        return done.stdout.splitlines(), done.stderr.strip()
+
+    def apply(self) -> str:
+        """What setting them complained of."""
+        return self.run("apply")[1]
+
+    def check(self) -> list[str]:
+        """How they are set; nothing is asked for on the way."""
+        before = self.changes
+        said, complaint = self.run("check")
+        assert (complaint, self.changes) == ("", before)
+        return said
 
     @property
     def gpus(self) -> list[Any]:
         found: list[Any] = json.loads(self.state.read_text())["gpus"]
-        return found
+        return [[one["mig.mode.current"], one["parts"]] for one in found]
 
     @property
     def changes(self) -> list[str]:
@@ -284,30 +328,129 @@ class Machine:
 
 
 def test_gpus_are_divided_once(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, [["Disabled", []], ["Enabled", ["3g.40gb", "3g.40gb"]]])
-    assert machine.apply("1g.10gb", 7, 500) == ""
-    assert machine.gpus == [["Enabled", ["1g.10gb"] * 7]] * 2
-    assert "--power-limit=500" in machine.changes
+    machine = Machine(tmp_path, gpu(), gpu("Enabled", "3g.40gb", "3g.40gb"))
+    machine.declare("1g.10gb", 7, 500)
+    assert machine.apply() == ""
+    assert machine.gpus == [["Enabled", SEVEN]] * 2
+    assert machine.changes[:2] == ["--id 0 --power-limit=500", "--id 1 --power-limit=500"]
     before = len(machine.changes)
-    assert machine.apply("1g.10gb", 7) == ""
+    assert machine.run("apply") == ([], "")
     assert machine.changes[before:] == []
 
 
 def test_gpus_become_whole_where_no_parts_are_declared(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, [["Enabled", ["1g.10gb"] * 7], ["Disabled", []], ["[N/A]", []]])
+    machine = Machine(tmp_path, gpu("Enabled", *SEVEN), gpu(), gpu("[N/A]"))
     assert machine.apply() == ""
     assert machine.gpus == [["Disabled", []], ["Disabled", []], ["[N/A]", []]]
 
 
 def test_a_gpu_that_has_to_be_reset_first_says_so(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, [["Disabled", []]], takes=False)
-    assert "GPU 0 is divided only after a reset" in machine.apply("1g.10gb", 7)
+    machine = Machine(tmp_path, gpu(), ignores="multi-instance-gpu")
+    machine.declare("1g.10gb", 7)
+    assert "GPU 0 is divided only after a reset" in machine.apply()
 
 
 def test_a_gpu_that_cannot_be_divided_is_no_silent_success(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, [["[N/A]", []]])
-    assert "cannot be divided" in machine.apply("1g.10gb", 7)
+    machine = Machine(tmp_path, gpu("[N/A]"))
+    machine.declare("1g.10gb", 7)
+    assert "cannot be divided" in machine.apply()
     assert machine.changes == []
+
+
+def test_what_a_driver_refuses_holds_up_nothing_else(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, gpu(persistence="Disabled"))
+    machine.tell(refuses=["persistence-mode", "power-limit"])
+    machine.declare("1g.10gb", 7, 500)
+    complaint = machine.apply()
+    assert "persistence-mode: Insufficient Permissions; " in complaint
+    assert "power-limit: Insufficient Permissions" in complaint
+    assert machine.gpus == [["Enabled", SEVEN]]
+
+
+@pytest.mark.parametrize(
+    ("declared", "there", "told", "says"),
+    [
+        ({"cap": 500}, gpu(limit="500.00"), gpu(limit="300.00"), "persistence on, power cap 300 W, whole"),
+        ({}, gpu(), gpu("Enabled"), "persistence on, parts none"),
+        ({"profile": "1g.10gb", "count": 7}, gpu("Enabled", *SEVEN), gpu(), "persistence on, whole"),
+        (
+            {"profile": "3g.40gb", "count": 2},
+            gpu("Enabled", "3g.40gb", "3g.40gb"),
+            gpu("Enabled", "3g.40gb"),
+            "persistence on, parts 3g.40gb",
+        ),
+        ({}, gpu(), gpu(persistence="Disabled"), "persistence off, whole"),
+        ({"persistence": False}, gpu(persistence="Disabled"), gpu(), "persistence on, whole"),
+    ],
+)
+def test_what_somebody_tells_a_gpu_is_seen_and_taken_back(
+    declared: dict[str, Any], there: Any, told: Any, says: str, tmp_path: Path
+) -> None:
+    machine = Machine(tmp_path, there)
+    machine.declare(**declared)
+    assert machine.run("apply") == ([], "")
+    sealed = machine.check()
+    machine.tell(gpus=[told])
+    assert machine.check() == [f"GPU 0: {says}"] != sealed
+    said, complaint = machine.run("apply")
+    assert (bool(said), complaint, machine.check()) == (True, "", sealed)
+
+
+def test_a_cap_that_is_not_declared_is_left_to_whoever_set_it(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, gpu())
+    sealed = machine.check()
+    machine.tell(gpus=[gpu(limit="300.00")])
+    assert machine.check() == sealed == ["GPU 0: persistence on, whole"]
+    assert machine.run("apply") == ([], "")
+
+
+def test_a_scan_waits_longer_for_a_look_than_the_look_for_the_driver() -> None:
+    text = (ROLE / "files" / "causeway_gpu.py").read_text()
+    limit = re.search(r"(?m)^LIMIT_S = (\d+)$", text)
+    assert limit
+    assert int(limit[1]) + 5 <= PROBE_LIMIT_S
+
+
+def test_gpus_are_answered_for_as_they_are_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load(ROLE / "library" / "causeway_gpus.py")
+    said: dict[str, Any] = {}
+
+    class Module:
+        params: ClassVar[dict[str, str]] = {"program": "/x.py"}
+        check_mode = False
+
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def run_command(self, argv: list[str]) -> tuple[int, str, str]:
+            lines = {"apply": "GPU 0: persistence on\n", "check": "GPU 0: whole\nGPU 1: whole\n"}
+            return 0, lines[argv[-1]], ""
+
+        def exit_json(self, **answer: Any) -> None:
+            said.update(answer)
+
+    monkeypatch.setattr(module, "AnsibleModule", Module)
+    module.main()
+    assert said["changed"]
+    assert said["governs"][0]["want"] == {"output": ["GPU 0: whole", "GPU 1: whole"]}
+    Module.check_mode = True
+    module.main()
+    assert not said["changed"], "in check mode nothing is set"
+
+
+def test_a_driver_that_hangs_is_named_in_time_and_asked_by_one_alone(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, gpu())
+    machine.tell(takes_s=60)
+    started = time.monotonic()
+    assert machine.run("check", 5) == ([], "nvidia-smi gives no answer within 5 s")
+    assert time.monotonic() - started < 30
+    known = json.loads(machine.state.read_text())
+    asked = known["asked"]
+    assert str(tmp_path / "lock") in known["holds"], "the lock is its own as long as it hangs"
+    with (tmp_path / "lock").open("w") as lock:  # as one has it that cannot be ended
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert machine.run("check", 0.5) == ([], "nvidia-smi gives no answer within 0.5 s")
+    assert json.loads(machine.state.read_text())["asked"] == asked
 
 
 @pytest.mark.parametrize(

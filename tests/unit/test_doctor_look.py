@@ -165,3 +165,37 @@ def test_without_python_the_shell_answers() -> None:
     )  # fmt: skip
     assert json.loads(done.stdout)["python"] == ""
     assert read(done.stdout).os_name
+
+
+def test_tunnels_of_programs_count_and_a_kernel_that_knows_none_hides_no_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    links = [{"ifname": "eth0", "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24}]}]
+    told = {"ip": json.dumps(links), "wg": "wg-office wg-home\n", "systemctl": ""}
+
+    def say(*argv: str) -> str:
+        if told[argv[0]] == "fails":
+            raise ValueError("wg fails: Protocol not supported")
+        return told[argv[0]] if "route" not in argv else "[]"
+
+    monkeypatch.setattr(look, "say", say)
+    for wg, tunnels in ((told["wg"], ["wg-home", "wg-office"]), ("", []), ("fails", [])):
+        told["wg"] = wg
+        found = look.network(asked())
+        assert found["wireguard"] == tunnels
+        assert found["interfaces"] == {"eth0": ["192.0.2.1/24"]}
+
+
+def test_a_role_that_has_left_is_none_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may have ended before the record, or what was before the role, said so."""
+    for name, text in {
+        "RECORD": {"roles": {"base": {}, "consul": {}}},
+        "BEGUN": {
+            "roles": {"base": 1, "consul": 2, "frr": 3},
+            "left": ["consul"],
+            "asked": {"frr": ["f*"]},
+        },
+    }.items():
+        (tmp_path / name).write_text(json.dumps(text))
+        monkeypatch.setattr(look, name, str(tmp_path / name))
+    assert look.begun(asked()) == {"begun": ["base", "frr"], "asked": {"frr": ["f*"]}}

@@ -10,11 +10,19 @@ from infra.drift import manifest as manifests
 from infra.drift import merge as merges
 from infra.drift.claims import claims_of
 from infra.drift.compared import compared
-from infra.drift.journal import journal_path, keep_changes, note_changes, noted_changes
+from infra.drift.journal import (
+    forget_changes,
+    journal_path,
+    keep_changes,
+    note_changes,
+    noted_changes,
+    record_of,
+)
 from infra.drift.kind import Task
 from infra.drift.kinds import KINDS
 from infra.drift.kinds.known import Known
-from infra.drift.manifest import Manifest
+from infra.drift.leave import host_plan, leaving_roles
+from infra.drift.manifest import Entry, Manifest, RoleManifest, save_manifest
 from infra.drift.merge import HostSeal
 from infra.drift.record import Recorder, as_json
 from tests.unit.test_drift_seal import FOUND, claim, record
@@ -32,6 +40,7 @@ SECOND = {
     "lasts": False, "attributes": ["system.posix_acl_access evil"],
     "contents": ["/usr/lib/systemd/system/x.service evil"], "halted": ["evil"], "running": ["nice 19"],
     "answers": False, "differs": ["only in force: evil"], "lines": ["evil"],
+    "leads": "evil",
 }  # fmt: skip
 """Aspect → what somebody made of it."""
 FIRST: dict[str, Any] = {
@@ -85,7 +94,7 @@ def entry_of(made: HostSeal, role: str, kind: str) -> dict[str, Any]:
 
 
 @given(tampered(), st.booleans(), st.sampled_from(["not", "compared", "changed"]), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 def test_only_what_a_task_changed_or_compared_is_sealed(
     what: tuple[str, set[str], set[str]], same_inputs: bool, how: str, same_role: bool
 ) -> None:
@@ -299,6 +308,30 @@ def test_what_a_run_changed_that_was_never_sealed_is_its_own(whole: bool) -> Non
     assert noted_changes("s", "node") == {("other", "file", "/etc/z")}
     keep_changes("s", "node", [])
     assert not journal_path("s", "node").exists()
+
+
+def test_a_role_that_was_killed_before_its_seal_can_leave() -> None:
+    assert record_of("s", "node") is None
+    note_changes("s", "node", [("consul", "unit", "consul.service"), ("base", "file", "/etc/x")])
+    made = record_of("s", "node")
+    assert made
+    assert leaving_roles(made, ["base"]) == ["consul"]
+    sealed = Manifest(host="node", roles={"base": RoleManifest(entries=[entry("/etc/x"), entry("/etc/y")])})
+    save_manifest("s", sealed)
+    note_changes("s", "node", [("consul", "file", "/etc/y"), ("consul", "file", "/etc/c")])
+    made = record_of("s", "node")
+    assert made
+    assert [one.key for one in made.roles["base"].entries] == ["/etc/x", "/etc/y"], "each once"
+    plan = host_plan(made, leaving_roles(made, ["base"]))
+    assert [thing["key"] for thing in plan["things"]] == ["/etc/c", "consul.service"]
+    assert plan["handed"] == [["file", "/etc/y", ["consul"]]]
+    forget_changes("s", "node", ["consul"])
+    assert record_of("s", "node") == sealed
+    assert noted_changes("s", "node") == {("base", "file", "/etc/x")}
+
+
+def entry(key: str) -> Entry:
+    return Entry(kind="file", key=key, task="t", want={})
 
 
 def test_what_all_nodes_share_counts_as_it_was_sealed_on_the_node_that_changed_it(

@@ -80,6 +80,42 @@ def test_what_somebody_did_is_read_from_the_kernel_and_undone(what: str) -> None
     assert third >= first
 
 
+def test_a_link_that_was_up_and_the_forwarding_of_each_count_where_a_node_forwards() -> None:
+    looking = """
+import sys, infra.drift.kinds
+from infra.drift.looks import Look
+from roles.base.drift.interfaces import look_at_interfaces
+node = Look('', sys.argv[1], [], {'sysctl': ['net.ipv4.ip_forward']} if sys.argv[2:] else {})
+if sys.argv[1] == 'scan':
+    node.want = {'settings': ['lan0 state up', 'net/ipv4/conf/lan0/forwarding 1']}
+for line in look_at_interfaces(node, 'all', {})['settings']:
+    if ' state ' in line or '/forwarding' in line:
+        print(line)
+"""
+    shown = {}
+    for name, up, mode, more in (
+        ("sealed", "up", "seal", ["forwards"]),
+        ("sealed, down", "down", "seal", ["forwards"]),
+        ("scanned", "down", "scan", ["forwards"]),
+        ("no router", "up", "seal", []),
+    ):
+        script = f"""set -e; mount --types sysfs sysfs /sys; mount --types proc proc /proc
+            sysctl --quiet --write net.ipv4.ip_forward=1; ip link add lan0 type bridge; ip link set lan0 {up}
+            sysctl --quiet --write net.ipv4.conf.lan0.forwarding={int(up == "up")}; python3 -c "$0" "$@" """
+        argv = [*NET_ADMIN, "--mount", "--pid", "--fork", "sh", "-c", script, looking, mode, *more]
+        said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
+        shown[name] = {line for line in said if "lan0" in line}
+    forwards = "net/ipv4/conf/lan0/forwarding {}".format
+    sealed = {"lan0 state up", forwards(1)}
+    assert shown["sealed"] == sealed
+    assert shown["sealed, down"] == {forwards(0)}
+    assert shown["scanned"] == sealed | {"lan0 state down", forwards(0)}
+    assert shown["no router"] == {"lan0 state up"}
+    settings = {"settings": ["eth0 state up"]}, {"settings": ["eth0 state down"]}
+    (undo,) = plan_for("interfaces", "all", *settings).obstacles.undone
+    assert undo["argv"] == ["ip", "link", "set", "dev", "eth0", "up"]
+
+
 def test_what_a_device_does_by_itself_is_read_and_set_back_by_ethtool() -> None:
     script = f"""set -e; mount --types sysfs sysfs /sys; mount --types proc proc /proc
         ip link add lan0 type veth peer name lan9; ip link add lan1 type bridge; python3 -c "{LOOKING}" """
@@ -131,8 +167,8 @@ def test_the_mtu_of_links_that_are_declared_or_governed_is_compared_there(
     given = {traffic.RAILS_FILE: {"192.0.2.1"}, interfaces.LINKS_FILE: {"192.0.2.5"}}
     lines = ["192.0.2.1/29 dev rail0", "192.0.2.5/30 dev wan0", "192.0.2.9/24 dev eth0"]
     monkeypatch.setattr(interfaces, "addresses_in", given.__getitem__)
-    monkeypatch.setattr(interfaces, "address_lines", lambda _names: lines)
-    monkeypatch.setattr(interfaces, "is_tunnel", lambda name: name == "wg0")
+    monkeypatch.setattr(interfaces, "address_lines", lambda _node, _names: lines)
+    monkeypatch.setattr(interfaces, "is_tunnel", lambda _node, name: name == "wg0")
     links = {name: {interfaces.MTU: b""} for name in ("rail0", "wan0", "eth0", "wg0", "own0", "lan0")}
     monkeypatch.setattr(interfaces, "called", lambda has: "bridge" if has is links["lan0"] else "")
     node = Look("5a17", "scan", [], {"interface": ["own0"]})
@@ -145,8 +181,8 @@ def test_settings_count_where_they_were_sealed() -> None:
     assert interfaces.of_known(look("seal"), lines) == lines
 
 
-def test_links_of_containers_and_tunnels_of_roles_are_nobodys_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interfaces, "is_tunnel", lambda name: name == "wg-tokyo")
+def test_links_of_containers_and_tunnels_of_roles_are_nobodys_news() -> None:
+    node = Look("5a17", "scan", [], {"file": ["/etc/wireguard/wg-tokyo.conf"]})
 
     def info(kind: str) -> dict[int, bytes]:
         text = kind.encode() + b"\0"
@@ -154,9 +190,9 @@ def test_links_of_containers_and_tunnels_of_roles_are_nobodys_news(monkeypatch: 
         part = size.to_bytes(2, "little") + (1).to_bytes(2, "little") + text
         return {interfaces.INFO: part + bytes(-len(part) % 4)}
 
-    assert interfaces.kind_of("odd0", info("dummy")) == "dummy"
-    assert interfaces.kind_of("eth0", {}) == ""
-    assert interfaces.kind_of("wan0", info("veth")) == ""
-    assert interfaces.kind_of("wg-tokyo", info("wireguard")) == ""
-    assert interfaces.kind_of("wg-office", info("wireguard")) == "wireguard"
-    assert interfaces.kind_of("sit0", info("sit")) == ""
+    assert interfaces.kind_of(node, "odd0", info("dummy")) == "dummy"
+    assert interfaces.kind_of(node, "eth0", {}) == ""
+    assert interfaces.kind_of(node, "wan0", info("veth")) == ""
+    assert interfaces.kind_of(node, "wg-tokyo", info("wireguard")) == ""
+    assert interfaces.kind_of(node, "wg-office", info("wireguard")) == "wireguard"
+    assert interfaces.kind_of(node, "sit0", info("sit")) == ""

@@ -16,11 +16,17 @@ from infra import ROOT
 from infra.drift import manifest as manifests
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
+from infra.drift.claims import claims_of
+from infra.drift.compared import untouched
 from infra.drift.findings import explain
+from infra.drift.kind import Task
 from infra.drift.kinds import KINDS, kind_files, kind_of
+from infra.drift.looks import Look
 from infra.drift.manifest import Entry, Manifest, RoleManifest, load_manifest
 from infra.drift.probe import entries_of, request_of
 from roles.base.drift import sshd
+from roles.dns_stub.drift.resolver import NO_RESOLVER_LINK, RESOLVED, look_at_resolver
+from tests.unit.test_drift_repair import plan_for
 
 WALL = '''
 """wall: the colour of a wall."""
@@ -343,3 +349,47 @@ def test_how_one_logs_in_is_looked_at_where_the_role_says_how(
     looked = sshd.look_at_sshd(None, "sshd -T", {})  # type: ignore[arg-type] # it asks the node nothing
     short = {"output": found["output"][1:], "lines": theirs[1:], "_since": 1.0}
     assert looked == (short if kept else found)
+
+
+# The link by which programs ask systemd-resolved
+
+
+def resolver_of(path: Path, **want: str) -> str:
+    node = Look("5a17", "scan" if want else "seal", [])
+    node.want = dict(want)
+    return str(look_at_resolver(node, str(path), {})["leads"])
+
+
+def test_the_link_by_which_resolved_is_asked_is_compared_where_it_is_one(tmp_path: Path) -> None:
+    path, target = tmp_path / "resolv.conf", "../run/systemd/resolve/stub-resolv.conf"
+    path.symlink_to(target)
+    assert resolver_of(path) == resolver_of(path, leads=target) == target
+    path.unlink()
+    assert resolver_of(path, leads=target) == NO_RESOLVER_LINK
+    path.write_text("nameserver 192.0.2.8\n")
+    assert resolver_of(path, leads=target) == resolver_of(path) == NO_RESOLVER_LINK
+    path.unlink()
+    path.symlink_to("elsewhere")
+    assert resolver_of(path, leads=target) == "elsewhere"
+    assert resolver_of(path, leads=NO_RESOLVER_LINK) == NO_RESOLVER_LINK, "DHCP's, and then somebody's"
+
+
+def test_a_start_of_resolved_makes_no_link_and_a_repair_does(tmp_path: Path) -> None:
+    arguments = {"name": RESOLVED, "state": "restarted"}
+    started = Task("t", "ansible.builtin.systemd_service", arguments, {"changed": True}, changed=True)
+    (link,) = (claim for claim in claims_of(started, []) if claim.kind == "resolver")
+    assert untouched(started, link) == {"leads"}
+    plan = plan_for("resolver", link.key, {"leads": "../stub"}, {"leads": NO_RESOLVER_LINK})
+    assert plan.lines == ["base: resolver /etc/resolv.conf: is no link, expected one to ../stub"]
+    assert plan.obstacles.thaw == ["/etc/resolv.conf"], "it may be immutable"
+    (command,) = plan.obstacles.commands
+    assert command["argv"][-2:] == ["../stub", "/etc/resolv.conf"]
+    path, aside = tmp_path / "resolv.conf", tmp_path / "aside"
+    script = command["argv"][2].replace("/var/lib/causeway/aside", str(aside))
+    for text in ("nameserver 192.0.2.1\n", None):
+        path.unlink(missing_ok=True)
+        if text:
+            path.write_text(text)
+        subprocess.run(["sh", "-c", script, "link", "../stub", str(path)], check=True)
+        assert path.readlink() == Path("../stub")
+        assert [kept.read_text() for kept in aside.glob("*/etc/resolv.conf")] == ["nameserver 192.0.2.1\n"]

@@ -9,18 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, SOCK_DGRAM, socket
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from infra.drift.assembly import PROBE_LIMIT_S
+from infra.drift.claims import derived
 from infra.drift.findings import Difference, HostReport, RoleReport
+from infra.drift.kind import Claim
 from infra.drift.kinds import live, unit
 from infra.drift.kinds.live import dns_answer, in_force
 from infra.drift.looks import Look
 from infra.drift.manifest import Manifest, RoleManifest
-from infra.drift.node import run
+from infra.drift.node import AT_ONCE_BYTES, bytes_of, run
 from infra.drift.repair import host_plan
 from roles.base.drift import timekeeping
+from roles.nfs_server.drift import exports, ganesha
+from roles.wan_gateway.drift import frr
 from roles.wan_gateway.drift.frr import frr_lines
 from tests.patience import wait_for
 from tests.unit.test_drift_repair import plan_for
@@ -42,10 +48,56 @@ def test_a_program_that_hangs_is_ended_at_its_deadline() -> None:
         run(["false"], 60)
 
 
+def test_what_a_program_started_ends_with_it(tmp_path: Path) -> None:
+    """Also where the program itself has ended, and one that it left holds what it said open."""
+    for end in ("wait", "exit", "exec >/dev/null 2>&1; wait"):
+        left = tmp_path / end.split()[0]
+        with pytest.raises(TimeoutError):
+            run(["sh", "-c", f"sleep 600 & echo $! > {left}; {end}"], 2)
+        wait_for(lambda left=left: not is_running(left.read_text().strip()), "it is gone")  # type: ignore[misc] # bound now
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for limit_s, error in ((0, FileNotFoundError), (2, ValueError)):
+        with pytest.raises(error, match="nowhere"):
+            run(["nowhere"], limit_s)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def is_running(number: str) -> bool:
+    """A process that ended and that nobody has asked for is not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("size", [0, 1, AT_ONCE_BYTES - 1, AT_ONCE_BYTES, AT_ONCE_BYTES + 1, 1_000_000])
+def test_a_file_and_what_a_program_says_are_read_whole(size: int, tmp_path: Path) -> None:
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    assert bytes_of(str(tmp_path / "file")) == content
+    for limit_s in (0, 60):
+        assert run(["sh", "-c", f"head -c {size} /dev/zero | tr '\\0' a"], limit_s) == "a" * size
+
+
+def test_what_the_kernel_tells_in_pieces_is_read_whole() -> None:
+    """A file of /proc gives a page at a time, and has no size."""
+    assert bytes_of("/proc/self/maps").count(b"\n") > 100
+    for nothing, error in (("/nowhere", FileNotFoundError), ("/proc", IsADirectoryError)):
+        with pytest.raises(error):
+            bytes_of(nothing)
+
+
 def hang() -> list[str]:
     raise TimeoutError
 
 
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that refuses is not taken for one that starts."""
+    monkeypatch.setattr(live, "STARTING_S", 0)
+
+
+@pytest.mark.usefixtures("no_grace")
 def test_a_daemon_that_hangs_is_a_difference_and_is_not_sealed() -> None:
     assert in_force(look(answers=True, differs=["a"]), hang) == {"answers": False, "differs": ["a"]}
     with pytest.raises(TimeoutError):
@@ -65,15 +117,154 @@ def test_only_what_differs_more_than_at_the_seal_is_a_difference() -> None:
     assert plan.obstacles.commands[0]["argv"] == ["systemctl", "reload", "frr.service"]
 
 
-def test_a_daemon_that_refuses_is_asked_again() -> None:
-    refusals = [ValueError("starting")]
+OURS = "rw,sync,wdelay,hide,nocrossmnt,secure,root_squash,no_all_squash,fsid=1,sec=sys,rw,secure,root_squash"
 
-    def read() -> list[str]:
-        if refusals:
-            raise refusals.pop()
-        return []
 
-    assert in_force(look(), read) == {"answers": True, "differs": []}
+class Exports:
+    """A kernel's NFS server with its files below a folder."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.file, self.more, self.etab = folder / "exports", folder / "exports.d", folder / "etab"
+        self.more.mkdir()
+        for name, path in ("EXPORTS", self.file), ("MORE_EXPORTS", self.more), ("ETAB", self.etab):
+            patch.setattr(exports, name, str(path))
+        patch.setattr(live, "STARTING_S", 0)
+        (self.more / "causeway.exports").write_text(
+            "# ours\n/srv/nfs/x 10.0.0.0/16(rw,fsid=1) 10.9.0.1(rw)\n"
+        )
+        (self.more / "unread").write_text("/unread *(rw)\n")
+        self.serve(f"/srv/nfs/x\t10.0.0.0/16({OURS})", f"/srv/nfs/x\t10.9.0.1({OURS})")
+
+    def serve(self, *lines: str) -> None:
+        self.etab.write_text("\n".join([*lines, ""]))
+
+    def look(self, **want: Any) -> list[str]:
+        found = exports.look_at_exported(look(**want), "nfs-server.service", {})
+        assert found["answers"] is True
+        differs: list[str] = found["differs"]
+        return differs
+
+
+def test_what_a_server_is_told_to_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Exports(tmp_path, monkeypatch)
+    told = server.etab.read_text().splitlines()
+    theirs = f"/home\tdesk.example({OURS})"
+    server.serve(*told, theirs)
+    sealed = server.look()
+    counts = "rw,sync,hide,nocrossmnt,secure,root_squash,no_all_squash,fsid=1,sec=sys,rw,secure,root_squash"
+    assert f"in force: /srv/nfs/x 10.0.0.0/16({counts})" in sealed
+    assert not [line for line in sealed if line.startswith("only in its files")], (
+        "exportfs passes over the rest"
+    )
+    server.serve(*told)
+    assert server.look(differs=sealed) == sealed, "what somebody had exported before is gone with a boot"
+    evil = OURS.replace("root_squash", "no_root_squash")
+    for lines in ([*told, f"/srv/nfs/x\t*({evil})"], [told[0].replace(OURS, evil), told[1]]):
+        server.serve(*lines)
+        assert any("no_root_squash" in line for line in set(server.look(differs=sealed)) - set(sealed))
+    server.serve(told[0])
+    assert set(server.look(differs=sealed)) - set(sealed) == {"only in its files: /srv/nfs/x 10.9.0.1"}
+    server.serve(*(line.replace("wdelay", "wdelay,pnfs2") for line in told))
+    assert server.look(differs=sealed) == sealed, "a newer version prints more"
+
+
+def test_a_server_that_starts_again_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Exports(tmp_path, monkeypatch)
+    sealed, told = server.look(), server.etab.read_text()
+    server.serve()
+    monkeypatch.setattr(live, "STARTING_S", 20)
+    monkeypatch.setattr(time, "sleep", lambda _: server.etab.write_text(told))
+    assert server.look(differs=sealed) == sealed
+
+
+@pytest.mark.parametrize(
+    ("line", "pairs"),
+    [
+        ("", []),
+        ("/a", [("/a", "*")]),
+        ("/a\t-rw,sync  x(ro) y", [("/a", "x"), ("/a", "y")]),
+        ('"/a b" (rw)', [("/a\\040b", "*")]),
+        ("/a\\040b @staff(rw)", [("/a\\040b", "@staff")]),
+    ],
+)
+def test_who_may_what_is_read_as_exports_5_has_it(line: str, pairs: list[tuple[str, str]]) -> None:
+    assert exports.exports_of(line) == pairs
+
+
+def test_a_server_is_watched_with_its_files_and_has_them_read_again() -> None:
+    started = Claim("unit", "nfs-server.service", {"active": "active"})
+    assert Claim("exported", "nfs-server.service") in list(derived(started))
+    written = [claim.key for claim in derived(Claim("file", "/etc/exports.d/causeway.exports"))]
+    assert written == ["/etc/exports.d/causeway.exports", "exports", "/etc/exports.d"]
+    plan = plan_for("exported", "nfs-server.service", {"differs": []}, {"differs": ["in force: / *(rw)"]})
+    assert plan.lines == ["base: exported nfs-server.service: added: in force: / *(rw)"]
+    assert plan.obstacles.commands[0]["argv"] == ["systemctl", "reload", "nfs-server.service"]
+
+
+def test_what_ganesha_is_told_to_export_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As busctl prints it: time; number, path, protocols and last use of each."""
+    use = "false false false false true true true false (tt) 0 0"
+    said = f'(tt)a(usbbbbbbbb(tt)) 9 9 3 0 "/" {use} 7 "/srv/x" {use} 77 "/" {use}'
+    settings = "EXPORT {\n  Export_Id = 7;\n  Path = /srv/x;\n  Pseudo = /srv/x;\n}\n"
+    assert ganesha.told_to_ganesha(said, settings) == ["only in force: export 77, /"]
+
+    def refuses(*_: Any) -> str:
+        raise ValueError("busctl fails: the name is not activatable")
+
+    monkeypatch.setattr(ganesha, "run", refuses)
+    nothing = {"answers": True, "differs": []}
+    assert ganesha.look_at_ganesha(look(), "nfs-ganesha.service", {}) == nothing
+
+
+class Daemon:
+    """Answers in turn what it is given, the last of it for ever; each answer takes its time by the clock."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *answers: Exception | list[str]) -> None:
+        self.now, self.asked, self.answers = 0.0, 0, list(answers)
+        patch.setattr(time, "monotonic", lambda: self.now)
+        patch.setattr(time, "sleep", self.pass_by)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+    def read(self) -> list[str]:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        self.pass_by(live.LIVE_LIMIT_S if isinstance(answer, TimeoutError) else 0.01)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+ANSWERS = {"answers": True, "differs": []}
+STARTING = [ValueError("starting")] * 5
+
+
+@pytest.mark.parametrize("first", [STARTING, [TimeoutError()], [*STARTING, TimeoutError()]])
+def test_a_daemon_that_starts_or_is_slow_is_asked_again(
+    first: list[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert in_force(look(), Daemon(monkeypatch, *first, []).read) == ANSWERS
+
+
+def test_a_daemon_that_refuses_for_long_is_no_longer_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = Daemon(monkeypatch, ValueError("broken"))
+    with pytest.raises(ValueError, match="broken"):
+        in_force(look(), daemon.read)
+    assert live.STARTING_S <= daemon.now < live.STARTING_S + 1
+
+
+def test_a_daemon_that_hangs_is_asked_twice_and_the_last_of_many_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node, often = look(), []
+    for _ in range(6):
+        daemon = Daemon(monkeypatch, TimeoutError())
+        assert in_force(node, daemon.read)["answers"] is False
+        assert daemon.now < live.STARTING_S + live.AGAIN_S + 2 * live.LIVE_LIMIT_S < PROBE_LIMIT_S
+        often.append(daemon.asked)
+    assert often == [2, 2, 2, 1, 1, 1]
+    assert in_force(node, Daemon(monkeypatch, []).read) == ANSWERS
 
 
 def test_a_name_server_that_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,6 +314,22 @@ def test_whom_chrony_was_told_to_answer(what: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(timekeeping, "run", chronyc)
     monkeypatch.setattr(timekeeping, "program_files", lambda _node, _how: {"/etc/chrony/chrony.conf": files})
     assert timekeeping.told_of_time(look()) == found
+
+
+@pytest.mark.parametrize(("age_s", "whole"), [(1, True), (60, False)])
+def test_frr_s_daemons_that_start_have_not_read_their_file_yet(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, age_s: float, whole: bool
+) -> None:
+    """Those that have run for a moment are believed at once."""
+    pid = tmp_path / "bgpd.pid"
+    pid.write_text("7")
+    os.utime(pid, (time.time() - age_s,) * 2)
+    daemon = Daemon(monkeypatch, [], ["router bgp 65001"])
+    monkeypatch.setattr(frr, "FRR_PIDS", str(tmp_path))
+    monkeypatch.setattr(frr, "run", lambda *_: "".join(daemon.read()))
+    monkeypatch.setattr(frr, "text_of", lambda *_: "router bgp 65001")
+    found = frr.look_at_frr(look(), "frr.service", {})
+    assert found["differs"] == ([] if whole else ["only in its files: router bgp 65001"])
 
 
 def test_what_frr_says_of_a_neighbour_is_said_of_that_one() -> None:
@@ -176,7 +383,9 @@ end
 def test_a_unit_on_its_way_is_looked_at_once_more(
     monkeypatch: pytest.MonkeyPatch, want: str, states: list[str], seen: str
 ) -> None:
-    monkeypatch.setattr(unit, "MOVING", dict.fromkeys(unit.MOVING, 0.3))
+    now = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.append(now.pop() + s))
+    monkeypatch.setattr(unit, "time", clock)  # the looks are as far apart as they ask for, on any machine
 
     def ask(units: list[str]) -> dict[str, dict[str, Any]]:
         state = states.pop(0) if len(states) > 1 else states[0]
@@ -190,20 +399,27 @@ def test_a_unit_on_its_way_is_looked_at_once_more(
 SET_UP_LATER = """
 import os, time
 comm = open("/proc/self/comm", "w")
-comm.write("(program)"); comm.flush(); print(flush=True); time.sleep(0.3)
+comm.write("(program)"); comm.flush(); print(flush=True); input(); time.sleep(0.3)
 os.nice(3)
 comm.write("program"); comm.flush(); time.sleep(60)
 """
 
 
-def test_a_process_that_systemd_sets_up_still_is_compared_once_it_is_the_units_program() -> None:
-    process = subprocess.Popen([sys.executable, "-c", SET_UP_LATER], stdout=subprocess.PIPE)
+def test_a_process_that_systemd_sets_up_still_is_compared_once_it_is_the_units_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unit, "SETTING_UP_S", 60)
+    argv = [sys.executable, "-c", SET_UP_LATER]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert process.stdin
         assert process.stdout
         process.stdout.readline()
         first = unit.told_of(process.pid)
         assert first
         assert first["name"] == "(program)"
+        process.stdin.write(b"\n")
+        process.stdin.flush()
         now = unit.begun(first)
         assert now["name"] == "program"
         assert int(now["nice"]) == int(first["nice"]) + 3

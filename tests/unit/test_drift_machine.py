@@ -16,8 +16,10 @@ from infra.components.inventory_files import InventoryLifecycle
 from infra.components.wave import ConfigurationLifecycle
 from infra.converge.runner import RunResult
 from infra.drift import manifest as manifests
+from infra.drift import owed as notes
 from infra.drift.manifest import NODE_COPY, Entry, Manifest, RoleManifest, load_manifest, save_manifest
 from infra.drift.merge import HostSeal
+from infra.drift.owed import Owed
 from infra.drift.scan import Scanner
 from infra.ground import identities, ssh
 from infra.ground.contract import Contract
@@ -33,7 +35,7 @@ OURS, EVIL = {"exists": True, "shell": "/bin/sh"}, {"exists": True, "shell": "/b
 
 @pytest.fixture(autouse=True)
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (component, inventory_files, ssh, stack, manifests, identities):
+    for module in (component, inventory_files, ssh, stack, manifests, notes, identities):
         monkeypatch.setattr(module, "ROOT", tmp_path)
     return tmp_path
 
@@ -168,3 +170,14 @@ def test_up_learns_from_its_state_which_node_an_older_manifest_is_of(monkeypatch
 
 def entry(key: str) -> Entry:
     return Entry(kind="file", key=key, task="t", want={"type": "file"})
+
+
+def test_a_role_to_which_a_run_owes_handlers_is_to_run_again() -> None:
+    due = Owed("s")
+    due.begin(HOST, "base", "1", ["Restart sshd"])
+    report, _ = scanned(sealed("a", "m1"), {HOST: "a"}, "m1")
+    assert (report.state, report.drifted_roles) == ("not sealed", ["base"])
+    said = "base is not sealed: a run ended before this was done there: Restart sshd"
+    assert report.unsettled("base") == said
+    due.end(HOST, "base", "1", [], unclear=False)
+    assert scanned(sealed("a", "m1"), {HOST: "a"}, "m1")[0].state == "clean"

@@ -212,3 +212,31 @@ def test_where_lists_name_what_the_archive_has_no_more_they_are_fetched(
     assert after(module, outdated, updates={"x": "2"}) == (["installed x, 2 or newer"], "3")
     gone = Archive(before, "3", listed=("2",))
     assert after(module, gone, packages={"x": "2"}) == ([], before), "the role decides"
+
+
+@pytest.mark.parametrize("lists", ["old", "gone"])
+def test_apt_says_that_it_did_nothing_and_ends_well(module: ModuleType, lists: str) -> None:
+    """Without lists a program of a package would stay as it is, and nobody would hear of it."""
+    words, ran = ["apt-get", "install", "--reinstall", "x"], list[list[str]]()
+    no = "Reinstallation of x is not possible, it cannot be downloaded."
+
+    def run_command(argv: list[str], **_options: Any) -> tuple[int, str, str]:
+        ran.append(argv)
+        fetched = lists == "old" and ["update"] in [one[1:2] for one in ran]
+        return 0, "" if fetched or argv[1] == "update" else f"Reading state\n{no}\n{'0 upgraded' * 40}", ""
+
+    parameters = {"obstacles": {"undone": [{"what": "a program", "argv": words}]}, "remove_added": True}
+    ansible = SimpleNamespace(params=parameters, check_mode=False, run_command=run_command)
+    preparation = module.Preparation(ansible)
+    preparation.all()
+    assert [argv[1] for argv in ran] == ["install", "update", "install"]
+    if lists == "old":
+        assert (preparation.changes, preparation.failed) == (["took away: a program"], [])
+    else:
+        assert preparation.changes == []
+        assert preparation.failed == [f"took away: a program: failed: {no}"]
+
+
+def test_what_apt_reads_goes_before_what_it_is_asked_for(module: ModuleType) -> None:
+    paths = ["/etc/gai.conf", "/etc/apt/preferences.d/x", "/etc/b"]
+    assert sorted(paths, key=module.apt_first) == ["/etc/apt/preferences.d/x", "/etc/gai.conf", "/etc/b"]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from infra.drift import assembly, loader, merge, probe
 from infra.drift.answer import read_answer
 from infra.drift.assembly import PYTHON, probe_source, script
-from infra.drift.kinds import KINDS, unit
+from infra.drift.kinds import KINDS, mount, unit
 from infra.drift.kinds.group import look_at_group
 from infra.drift.kinds.package import at_least
 from infra.drift.kinds.path import LARGE_BYTES
@@ -307,6 +308,17 @@ def test_the_kernels_values_and_this_machines_accounts() -> None:
     assert seal("package", "no-such-package") == {"installed": False, "version": None, "hold": False}
 
 
+def test_what_waits_to_be_mounted_is_not_what_is_mounted(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = "31 1 0:9 / /m rw shared:1 - autofs systemd-1 rw,fd=63,pgrp=1,minproto=5,direct,pipe_ino=10237"
+    nfs = "32 31 0:9 / /m rw,nosuid shared:2 - nfs4 10.0.0.1:/x rw,vers=4.2,hard"
+    texts = {"/etc/fstab": "10.0.0.1:/x /m nfs nosuid 0 0"}
+    monkeypatch.setattr(mount, "text_of", lambda path, _="": texts[path])
+    for lines, mounted in ([waits], None), ([waits, nfs], "10.0.0.1:/x nfs4 hard,nosuid,rw,vers=4.2"):
+        texts["/proc/self/mountinfo"] = "\n".join(lines)
+        found = mount.look_at_mount(Look(SALT, "scan", []), "/m", {})
+        assert found == {"fstab": texts["/etc/fstab"], "mounted": mounted}
+
+
 def test_who_is_in_a_group_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Look, "table", lambda *_: [["gpu", "x", "4242", "night,day"], ["day", "x", "1", ""]])
     look = Look(SALT, "scan", [])
@@ -324,8 +336,28 @@ def test_a_sysctl_is_compared_in_force_and_on_disk(tmp_path: Path) -> None:
     assert seal("sysctl", "vm.swappiness", file=str(kept))["kept"] is None
 
 
-def test_a_look_that_hangs_for_good_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(probe.LOOKS, "module", lambda *_: time.sleep(600))
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets so many seconds pass for the probe: its clock stands still otherwise, however slow a look is."""
+    now = 0.0
+
+    def later(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    clock = SimpleNamespace(**{**vars(time), "monotonic": lambda: now})
+    monkeypatch.setattr(probe, "time", clock)
+    return later
+
+
+def test_a_look_that_hangs_for_good_is_named(
+    monkeypatch: pytest.MonkeyPatch, passes: Callable[[float], None]
+) -> None:
+    def hangs(*_: object) -> None:
+        passes(600)
+        time.sleep(600)
+
+    monkeypatch.setitem(probe.LOOKS, "module", hangs)
     entries = [["hostname", "", {}, {}], ["module", "x", {}, {}], ["hostname", "", {}, {}]]
     started = time.monotonic()
     answer = probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 0.5)
@@ -333,14 +365,17 @@ def test_a_look_that_hangs_for_good_is_named(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - started < 300
 
 
-def test_looks_that_are_slow_one_after_the_other_do_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looks_that_are_slow_one_after_the_other_do_not_hang(
+    monkeypatch: pytest.MonkeyPatch, passes: Callable[[float], None]
+) -> None:
     def slow(*_: object) -> dict[str, bool]:
-        time.sleep(0.5)
+        time.sleep(0.2)  # the limit ends while they are at work, and is looked at anew
+        passes(0.4)
         return {"loaded": True}
 
     monkeypatch.setitem(probe.LOOKS, "module", slow)
     entries = [["module", str(number), {}, {}] for number in range(5)]
-    answer = json.loads(probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 1.5))
+    answer = json.loads(probe.guarded({"mode": "seal", "salt": SALT, "entries": entries}, 0.5))
     assert "hangs" not in answer
 
 
@@ -532,7 +567,7 @@ def versions() -> st.SearchStrategy[str]:
     return st.builds("{}{}".format, epoch, upstream | few)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings().max_examples, deadline=None)
 @given(versions(), versions())
 def test_any_two_versions_compare_as_dpkg_says(one: str, other: str) -> None:
     assert at_least(one, other) == as_dpkg_says(one, other)
@@ -569,6 +604,26 @@ def test_an_update_is_no_difference_and_a_downgrade_is(dpkg: Any) -> None:
     assert dpkg("deinstall ok config-files", "1:9.2-4", SEALED) == {"installed": False, "version": None}
     assert dpkg("install ok half-configured", "1:9.2-4", SEALED)["installed"] is False
     assert dpkg("install ok triggers-pending", "1:9.2-4", SEALED) is None, "an update is at work"
+
+
+def test_what_is_unpacked_is_there_while_dpkg_is_at_work(
+    dpkg: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "lock"
+    monkeypatch.setattr("infra.drift.kinds.package.LOCK", str(lock))
+    script = (
+        f"import fcntl, time; f = open('{lock}', 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(); time.sleep(60)"
+    )
+    for status in ("install ok unpacked", "install ok half-configured", "install ok half-installed"):
+        assert dpkg(status, "1:9.2-4", SEALED)["installed"] is False
+        with subprocess.Popen([sys.executable, "-uc", script], stdout=subprocess.PIPE) as holder:
+            assert holder.stdout
+            holder.stdout.readline()
+            try:
+                assert dpkg(status, "1:9.2-4", SEALED) is None
+            finally:
+                holder.kill()
+        assert dpkg(status, "1:9.2-4", SEALED)["installed"] is False, "it was left so"
 
 
 def test_a_version_that_is_held_or_named_is_that_one_and_no_newer_one(dpkg: Any) -> None:

@@ -116,6 +116,33 @@ def test_settings_beside_those_of_packages_that_no_package_brought(
     assert plan.obstacles.added == [f"{rules}/stranger"]
 
 
+def test_drop_ins_beside_packages_units_that_no_package_brought(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units, hooks = tmp_path / "system", tmp_path / "hooks"
+    for folder in (units / "a.service.d", units / "b.service.d", hooks):
+        folder.mkdir(parents=True)
+    for path in (
+        units / "a.service.d/own.conf",
+        units / "b.service.d/x.conf",
+        units / "x.conf",
+        hooks / "50",
+    ):
+        path.touch()
+    (units / "a.service.d" / "README").touch()
+    (tmp_path / "p.list").write_text(f"{units}/a.service.d/own.conf\n")
+    monkeypatch.setattr(programs, "UNITS", str(units))
+    monkeypatch.setattr(programs, "CALLED_TOO", (str(hooks), "/nowhere"))
+    monkeypatch.setattr(programs, "DPKG_INFO", f"{tmp_path}/")
+    monkeypatch.setattr(programs, "DIVERSIONS", "/nowhere")
+    assert programs.strange_dropins() == [f"{hooks}/50", f"{units}/b.service.d/x.conf"]
+    dropin = "/usr/lib/systemd/system/ssh.service.d/x.conf"
+    monkeypatch.undo()
+    plan = plan_for("programs", "all", {"dropins": []}, {"dropins": [dropin]})
+    assert plan.obstacles.added == [dropin]
+    assert [command["argv"] for command in plan.obstacles.commands] == [["systemctl", "daemon-reload"]]
+
+
 def test_a_packages_program_that_is_gone_or_cannot_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

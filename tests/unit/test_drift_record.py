@@ -117,6 +117,7 @@ RECORDED = [
             ("folders", "all"): {},
             ("programs", "all"): {},
             ("surroundings", "all"): {},
+            ("underpinnings", "all"): {},
         },
     ),
     (
@@ -192,6 +193,28 @@ def test_a_task_may_say_itself_what_it_governs() -> None:
     record = recorded(task("command", {"changed": True}), declared=declared)
     assert reported(record) == {("mount", "/dev/shm"): {}}
     assert not record.uncovered
+
+
+@pytest.mark.parametrize(
+    ("state", "aspects"),
+    [("present", ("fstab",)), ("absent_from_fstab", ("fstab",)), ("mounted", None), ("absent", None)],
+)
+def test_of_a_mount_that_a_task_only_writes_down_the_line_counts(
+    state: str, aspects: tuple[str, ...] | None
+) -> None:
+    record = recorded(task("ansible.posix.mount", path="/mnt/files", state=state))
+    assert record.claims["mount", "/mnt/files"]["aspects"] == aspects
+
+
+def test_what_a_task_says_of_a_mount_counts_beside_the_line_that_another_writes() -> None:
+    both = ("ansible.posix.mount", "command")
+    for modules in (both, both[::-1]):
+        recorder = Recorder()
+        for module in modules:
+            done = task(module, path="/dev/shm", state="present")
+            declared = ({"kind": "mount", "key": "/dev/shm"},) if module == "command" else ()
+            recorder.take("node", "role", done, is_read=bool(declared), declared=declared)
+        assert recorder.hosts["node"]["role"].claims["mount", "/dev/shm"]["aspects"] is None
 
 
 def test_a_declaration_nobody_understands_is_an_error_and_uncovered() -> None:

@@ -144,6 +144,12 @@ def test_a_file_system_gets_its_options_back_unless_it_is_not_mounted() -> None:
     assert (remount["argv"], gone.obstacles.commands) == (["mount", "-o", "remount,nosuid,rw", "/m"], [])
 
 
+def test_a_file_system_gets_no_options_of_what_waited_in_its_place() -> None:
+    sealed = {"mounted": "systemd-1 autofs direct,fd=63,maxproto=5,minproto=5,pgrp=1,pipe_ino=10237,rw"}
+    there = plan_for("mount", "/m", sealed, {"mounted": "10.0.0.1:/x nfs4 rw,vers=4.2"})
+    assert there.obstacles == Obstacles()
+
+
 def test_the_nodes_own_manifest_is_written_by_a_converge_of_all_roles() -> None:
     report = HostReport("n", "r", "drift")
     report.roles |= {"base": RoleReport("clean"), "tcp_tuning": RoleReport("clean")}

@@ -206,7 +206,8 @@ def test_up_sees_the_roles_that_are_not_sealed_or_stale_and_only_hosts_of_the_co
     monkeypatch.setattr(component, "standing_contract", lambda _stack, _asked_for="": contract)
     asked: list[str] = []
 
-    def scan_stack(_stack: str, hosts: list[str]) -> list[HostReport]:
+    def scan_stack(_stack: str, hosts: list[str], *, anew: bool) -> list[HostReport]:
+        assert anew, "what was so a moment ago decides nothing"
         asked.extend(hosts)
         found = HostReport(hosts[0], "tokyo", "not sealed")
         found.roles["base"] = RoleReport("not sealed", notes=["No space left"])
@@ -237,6 +238,7 @@ class Answering:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.anew = False
 
     async def open(self, _host: str) -> "Answering":
         return self
@@ -249,6 +251,7 @@ class Answering:
 
     async def ask(self, _connection: object, _host: str, request: dict[str, Any]) -> dict[str, Any]:
         self.asked = [key for _kind, key, _how, _want in request["entries"]]
+        self.anew = request["anew"]
         return {"machine": "m", "values": [[len(self.asked) - 1, {"found": {"digest": "b"}}]]}
 
 
@@ -270,6 +273,7 @@ def test_a_role_that_is_no_longer_declared_is_named_and_neither_compared_nor_rep
     scanner.trips = trips  # type: ignore[assignment]
     report = asyncio.run(scanner.host(name))
     assert trips.asked == ["/etc/hosts", NODE_COPY]
+    assert not trips.anew
     assert report.roles["consul"].state == "orphaned"
     left = "no longer declared; it left the units consul.service and 1 files"
     assert report.roles["consul"].notes == [left]

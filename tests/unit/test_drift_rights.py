@@ -1,16 +1,16 @@
 """What others than root may do to the files and folders by which one becomes root."""
 
 import os
+import stat
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from infra.drift.kinds import KINDS
 from infra.drift.looks import Look
-from infra.drift.manifest import Entry, Manifest, RoleManifest
-from infra.drift.repair import Obstacles
 from roles.base.drift import rights
+from tests.unit.test_drift_repair import plan_for
 
 RIGHTS = {
     "as it was": ("folder", 0o1777, 0, 0, ""),
@@ -24,6 +24,49 @@ RIGHTS = {
     "a secret": ("secret", 0o640, 0, 0, ""),
     "a role's": ("own", 0o666, 0, 0, ""),
 }
+
+
+ACLS = {
+    "a file for somebody to write": ("file", 0o644, "user", 7, 6, "file user:1"),
+    "a file for somebody to read": ("file", 0o644, "user", 7, 4, ""),
+    "a file for a group to write, but for the mask": ("file", 0o644, "group", 4, 6, ""),
+    "a file for root": ("file", 0o644, "root", 7, 6, ""),
+    "a secret for a group to read": ("secret", 0o640, "group", 7, 4, "secret group:1"),
+    "what is new in a folder": ("folder", 0o755, "new", 7, 7, "folder new:user:1"),
+}
+
+
+@pytest.mark.parametrize("what", ACLS)
+def test_an_acl_lets_others_in_and_is_taken_away(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, mode, whom, mask, given, shown = ACLS[what]
+    paths = {x: tmp_path / x for x in ("folder", "file", "secret")}
+    paths["folder"].mkdir(0o755)
+    for other in ("file", "secret"):
+        paths[other].touch(0o600)
+    monkeypatch.setattr(rights, "ROOTS_FILES", (str(paths["file"]),))
+    monkeypatch.setattr(rights, "ROOTS_FOLDERS", (str(paths["folder"]),))
+    monkeypatch.setattr(rights, "SECRETS", (str(paths["secret"]),))
+    for other in ("sudo_files", "unit_files", "matching", "files_below"):
+        monkeypatch.setattr(rights, other, lambda *_: [])
+    paths[name].chmod(mode)
+    tag, number = (8 if whom == "group" else 2), int(whom != "root")
+    own = (mode >> 6 & 7, mode >> 3 & 7, mode & 7)
+    no = 0xFFFFFFFF
+    rows = [(1, own[0], no), (4, own[1], no), (0x10, mask & (given | 4), no), (0x20, own[2], no)]
+    rows.insert(1 if tag == 2 else 2, (tag, given, number))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *row) for row in rows)
+    os.setxattr(paths[name], rights.ACL_OF_NEW if whom == "new" else rights.ACL, acl)
+    node = Look("5a17", "scan", [], {})
+    lines = rights.look_at_rights(node, "all", {})["acls"]
+    assert lines == ([f"{tmp_path}/{shown}"] if shown else [])
+    for line in lines:
+        (undo,) = plan_for("rights", "all", {"acls": []}, {"acls": [line]}).obstacles.undone
+        subprocess.run(undo["argv"], check=True)
+    assert rights.look_at_rights(node, "all", {}) == {"open": [], "acls": []}
+    if shown:
+        assert stat.S_IMODE(paths[name].stat().st_mode) == mode
 
 
 @pytest.mark.parametrize("what", RIGHTS)
@@ -44,13 +87,14 @@ def test_what_others_than_root_may_do_to_files_by_which_one_becomes_root(
     os.chown(paths[name], user, group)
     Path(paths[name]).chmod(mode)
     node = Look("5a17", "scan", [], {"file": [paths["own"]]})
-    lines = [line for line in rights.open_lines(node) if line != sealed]
+
+    def looked() -> list[str]:
+        return [line for line in rights.look_at_rights(node, "all", {})["open"] if line != sealed]
+
+    lines = looked()
     assert lines == ([f"{tmp_path}/{shown}"] if shown else [])
-    entry = Entry(kind="rights", key="all", task="t", want={"open": [sealed]})
-    found = Obstacles()
-    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[entry])})
     for line in lines:
-        KINDS["rights"].undo(found, "open", line, manifest)  # type: ignore[attr-defined]
-        (undo,) = found.undone
+        plan = plan_for("rights", "all", {"open": [sealed]}, {"open": [sealed, line]})
+        (undo,) = plan.obstacles.undone
         subprocess.run([word.replace(":shadow", ":root") for word in undo["argv"]], check=True)
-    assert [line for line in rights.open_lines(node) if line != sealed] == []
+    assert looked() == []

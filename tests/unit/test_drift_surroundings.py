@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.drift.kinds import KINDS, known_keys
+from infra.drift.kinds import KINDS, known_keys, slow, unit
+from infra.drift.kinds.effective import files_below
 from infra.drift.looks import Look
-from infra.drift.manifest import Entry, Manifest, RoleManifest
 from infra.drift.node import question
-from infra.drift.repair import Obstacles
 from roles.base.drift import surroundings
 from tests.unit.test_drift_live import look
 from tests.unit.test_drift_repair import plan_for
@@ -186,7 +185,7 @@ def test_systemd_itself_is_asked_at_its_own_place(monkeypatch: pytest.MonkeyPatc
     assert b"/org/freedesktop/systemd1\0" in question(1, "", "Manager", "Environment")
     assert b"/org/freedesktop/systemd1/unit/_31_2eservice\0" in question(1, "1.service", "Unit", "Id")
     monkeypatch.setattr(
-        surroundings, "ask_systemd", lambda _: [["LANG=C", "PATH=/bin", "LC_ALL=C", "LD_PRELOAD=/x=y"]]
+        unit, "ask_systemd", lambda _: [["LANG=C", "PATH=/bin", "LC_ALL=C", "LD_PRELOAD=/x=y"]]
     )
     node = look()
     assert surroundings.manager_environment(node) == [
@@ -222,6 +221,28 @@ def test_a_line_of_fstab_is_taken_out_and_its_neighbours_stay(tmp_path: Path) ->
     file.write_text(f"{others}{line.replace(' ', chr(9))}\n")
     subprocess.run([*undo["argv"][:-1], file], check=True)
     assert file.read_text() == others
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_line_of_fstab_that_was_changed_is_set_back(tmp_path: Path, both: bool) -> None:
+    """The root file system with another option; whether or not its line from before is there as well."""
+    before, line = "UUID=1f-2 / ext4 defaults,x=a&b 0 1", "UUID=1f-2 / ext4 defaults,noatime 0 1"
+    swap, more = "/swap none swap sw 0 0", "/more none swap sw 0 0"
+    plan = plan_for("surroundings", "all", {"fstab": [before, swap]}, {"fstab": [before, line, swap, more]})
+    file = tmp_path / "fstab"
+    file.write_text("\n".join((*[before] * both, line.replace(" ", "  \t"), swap, more, "")))
+    for undo in plan.obstacles.undone:
+        subprocess.run([*undo["argv"][:-1], file], check=True)
+    assert file.read_text() == f"{before}\n{swap}\n"
+
+
+def test_another_choice_is_the_one_from_before_and_a_variable_is_named() -> None:
+    expected = {"packages": ["alternative editor /usr/bin/vim"], "environment": ["PROXY 1f"]}
+    found = {"packages": ["alternative editor /usr/bin/nano"], "environment": ["PROXY 2e"]}
+    plan = plan_for("surroundings", "all", expected, {x: [*expected[x], *found[x]] for x in expected})
+    assert [undo["argv"] for undo in plan.obstacles.undone] == [
+        ["update-alternatives", "--set", "editor", "/usr/bin/vim"]
+    ]
 
 
 def test_added_files_and_links_are_moved_away_and_trust_is_made_again() -> None:
@@ -270,12 +291,9 @@ def test_looks_that_list_the_rest_are_told_what_roles_have() -> None:
 
 
 def test_a_file_that_was_there_before_is_named_and_stays() -> None:
-    sealed = Entry(kind="surroundings", key="all", task="t", want={"names": ["/etc/nsswitch.conf 1"]})
-    manifest = Manifest(host="n", roles={"base": RoleManifest(entries=[sealed])})
-    found = Obstacles()
-    for line in ("/etc/nsswitch.conf 2", "/etc/gai.conf 2"):
-        surroundings.KINDS[0].undo(found, "names", line, manifest)
-    assert found.added == ["/etc/gai.conf"]
+    sealed, more = ["/etc/nsswitch.conf 1"], ["/etc/nsswitch.conf 2", "/etc/gai.conf 2"]
+    plan = plan_for("surroundings", "all", {"names": sealed}, {"names": [*sealed, *more]})
+    assert plan.obstacles.added == ["/etc/gai.conf"]
 
 
 def test_what_python_runs_before_any_program_is_found(
@@ -291,6 +309,56 @@ def test_what_python_runs_before_any_program_is_found(
     monkeypatch.setattr(surroundings, "PYTHONS", ((f"{tmp_path}/lib", "/dist-packages"), ("/nowhere", "")))
     expected = [folder / "usercustomize.py", folder / "x.pth", tmp_path / "set"]
     assert surroundings.pythons_first() == sorted(map(str, expected))
+
+
+def test_what_python_runs_first_is_compared_with_the_package_that_the_timer_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, info = tmp_path / "lib" / "python3", tmp_path / "info"
+    for made in (folder, info):
+        made.mkdir(parents=True)
+    brought, strange = folder / "brought.pth", folder / "strange.pth"
+    for file in (brought, strange):
+        file.write_text("as brought\n")
+    sums = f"{md5(brought.read_bytes(), usedforsecurity=False).hexdigest()}  {str(brought)[1:]}\n"
+    (info / "one.md5sums").write_text(sums)
+    (info / "two.md5sums").touch()
+    monkeypatch.setattr(unit, "DPKG_INFO", f"{info}/")
+    monkeypatch.setattr(slow, "ANSWERS", str(tmp_path / "answers"))
+    monkeypatch.setattr(surroundings, "PYTHONS", ((f"{tmp_path}/lib", ""),))
+    monkeypatch.setattr(surroundings, "LIBRARY_FOLDERS", f"{tmp_path}/lib")
+    both = [str(brought), str(strange)]
+    assert surroundings.strange_first(look()) == both, "all lists have to be read"
+    timer = look()
+    timer.patient = True
+    for node in (timer, look(), look("seal"), look("thorough")):
+        assert surroundings.strange_first(node) == both[1:]
+    monkeypatch.setattr(surroundings, "owners_of", lambda *_: pytest.fail("all lists were read"))
+    assert surroundings.strange_first(look()) == both[1:]
+    brought.write_text("changed\n")
+    assert surroundings.strange_first(look()) == both, "the timer told where to look, not what is there"
+    brought.write_text("as brought\n")
+    (info / "one.md5sums").unlink()
+    assert surroundings.strange_first(look()) == both
+    brought.unlink()
+    assert surroundings.strange_first(look()) == both[1:]
+
+
+def test_files_below_a_folder_are_those_that_a_walk_finds(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    (top / "folder" / "deeper").mkdir(parents=True)
+    for path in ("a", "b.dpkg-dist", "folder/c", "folder/deeper/d"):
+        (top / path).touch()
+    os.mkfifo(top / "folder" / "pipe")
+    links = {"to a file": "a", "to a folder": "folder", "to nothing": "nowhere", "to itself": "to itself"}
+    for name, target in links.items():
+        (top / name).symlink_to(target)
+    walked = sorted(f"{where}/{name}" for where, _, names in os.walk(top) for name in names)
+    assert files_below(str(top)) == [path for path in walked if not path.endswith("dpkg-dist")]
+    assert str(top / "to itself") in walked
+    assert files_below(str(top / "a")) == [str(top / "a")]
+    for nothing in ("nowhere", "to nothing", "a/inner"):
+        assert files_below(str(top / nothing)) == []
 
 
 @given(numbers=st.lists(st.sampled_from([0, 1, 0x2F, 0x412F, 0x2F2F, 0x2F00]) | st.integers(0, 2**32 - 1)))

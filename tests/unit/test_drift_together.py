@@ -1,6 +1,7 @@
 """Differences that meet: a stranger's beside a task's or an update's, one node's nonsense beside others."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -136,12 +137,19 @@ def test_a_host_that_cannot_be_planned_keeps_no_other_from_being_repaired(
         HostReport(name, "tokyo", "drift", {"base": RoleReport("drift", [difference])})
         for name, difference in differences.items()
     ]
-    monkeypatch.setattr(repair, "scan_stack", lambda *_, **__: iter(reports))
+    asked: list[dict[str, Any]] = []
+
+    def scan_stack(*_: object, **how: Any) -> Iterator[HostReport]:
+        asked.append(how)
+        return iter(reports)
+
+    monkeypatch.setattr(repair, "scan_stack", scan_stack)
     monkeypatch.setattr(repair, "load_manifest", lambda _stack, host: Manifest(host=host))
     monkeypatch.setattr(repair, "host_plan", fails_for("odd", repair.host_plan))
     planned = repair.plan("s", None, [])
     assert "cannot be planned" in planned["unreachable"]["odd"]
     assert set(planned["hosts"]) == {"other"}
+    assert asked == [{"roles": [], "anew": True}], "a repair acts on no old answer"
 
 
 def fails_for(name: str, real: Any) -> Any:

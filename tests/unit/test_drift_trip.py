@@ -2,10 +2,16 @@
 
 import asyncio
 import errno
+import subprocess
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import asyncssh
 import pytest
+from asyncssh.encryption import get_encryption_algs
+from asyncssh.kex import get_kex_algs
+from asyncssh.mac import get_mac_algs
 
 from infra import ROOT
 from infra.checks.load import load_spec
@@ -105,3 +111,26 @@ def test_a_node_that_does_not_answer_is_asked_twice(
         with pytest.raises(trip.TripError, match=said):
             asyncio.run(trips.open("tokyo-gpu-0"))
     assert left == []
+
+
+@pytest.mark.parametrize(
+    ("word", "ours", "known"),
+    [
+        ("kexalgorithms", "kex_algs", get_kex_algs),
+        ("ciphers", "encryption_algs", get_encryption_algs),
+        ("macs", "mac_algs", get_mac_algs),
+    ],
+)
+def test_what_openssh_offers_is_offered(word: str, ours: str, known: Callable[[], list[bytes]]) -> None:
+    """As far as asyncssh has it: who lets in ssh and Ansible lets in scans."""
+    command = ("ssh", "-F", "none", "-G", "host.example.org")
+    shown = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stdout
+    said = dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
+    here = {name.decode() for name in known()}
+    assert {*said[word].split(",")} & here <= {*trip.offered()[ours]} <= here
+
+
+def test_who_connects_to_nobody_does_not_load_asyncssh() -> None:
+    """Its start is a fifth of theirs: it even runs a compiler, to look for libraries."""
+    program = "import infra.commands.up, infra.components, sys; sys.exit('asyncssh' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False, timeout=60).returncode == 0

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra import ROOT
 from infra.capabilities.gpu import rules, tuning
 from infra.capabilities.gpu.handoff import variables
 from infra.checks import check
 from infra.declaration import ClusterSpec
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from tests import loaded  # noqa: F401 - it lets Ansible find the roles' modules
+from tests.loaded import load  # it also lets Ansible find the roles' modules
 
 host: Any = importlib.import_module("ansible.module_utils.causeway_gpu_host")
 GPU, NIC, PORT, SWITCH, ELSEWHERE = (
@@ -189,6 +190,40 @@ def test_a_boot_makes_effective_what_waited_for_it(machine: Machine) -> None:
     machine.write({"mode": "DISABLED(1)  DISABLED(1)"})
     assert set(states(**ALL).values()) == {"effective"}
     assert host.record()["waits"] == {}
+
+
+def settled(**more: Any) -> list[str]:
+    """What the watch over drift is told."""
+    return [one.settled for one in host.bring_all(wanted(**more), dry_run=True)[0]]
+
+
+def test_pages_that_a_boot_brings_are_no_drift_and_those_that_somebody_takes_are(machine: Machine) -> None:
+    declared, as_declared = {"hugepages_2m": 512}, ["hugepages_2m as declared"]
+    machine.patch.setattr(host, "put", lambda path, _: machine.write({path: "300"}))
+    assert states(**declared) == {"hugepages_2m": "rendered"}
+    assert settled(**declared) == as_declared
+    machine.write({host.PAGES_2M: "0"})
+    assert settled(**declared) == [f"hugepages_2m differs: {host.PAGES_2M} is 0, not 512"]
+    states(**declared)
+    assert settled(**declared) == as_declared, "a run asks for them again"
+    machine.reboot()
+    machine.write({host.PAGES_2M: "512"})
+    assert settled(**declared) == as_declared
+    assert states(**declared) == {"hugepages_2m": "effective"}
+    machine.write({host.PAGES_2M: "0"})
+    assert settled(**declared) == [f"hugepages_2m differs: {host.PAGES_2M} is 0, not 512"]
+
+
+@pytest.mark.usefixtures("machine")
+def test_how_many_pages_there_are_is_said_by_the_check_alone() -> None:
+    states(hugepages_2m=512)
+    module = load(ROOT / "roles" / "cuda_base" / "library" / "causeway_gpu_host.py")
+    host.keep(host.CONFIG_FILE, "{}")
+    governs = {(thing["kind"], thing["key"]) for thing in module.governed()}
+    assert governs == {
+        *(("file", f"/{path}") for path in (host.CONFIG_FILE, host.SYSCTL_FILE)),
+        ("check", "causeway-gpu-host settled"),
+    }
 
 
 def test_what_a_boot_did_not_take_is_a_failure_and_no_reason_to_boot_again(machine: Machine) -> None:

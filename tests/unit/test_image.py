@@ -102,5 +102,5 @@ def test_killed_build_leaves_no_archive_that_counts_as_complete(
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
     with pytest.raises(CausewayError, match="mmdebstrap"):
-        image._build(tmp_path / "root.tar")
+        image._build(tmp_path / "root.tar", image.SUITE)
     assert list(tmp_path.glob("root.tar*")) == []

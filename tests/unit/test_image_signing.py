@@ -57,6 +57,19 @@ def test_a_signature_is_over_every_byte(tmp_path: Path, said: str, changed: str)
     assert signing.is_signed(path) == (said == changed)
 
 
+def test_a_key_without_its_public_half_stays_and_gets_it_back(manifest: Path) -> None:
+    key, public = signing.key_file().read_text(), signing.public_file().read_text()
+    signing.public_file().unlink()
+    signing.sign(manifest)
+    assert (signing.key_file().read_text(), signing.public_file().read_text()) == (key, public)
+    signing.public_file().unlink()
+    signing.key_file().write_text(key[:90])
+    with pytest.raises(CausewayError, match="ssh-keygen"):
+        signing.sign(manifest)
+    assert signing.key_file().read_text() == key[:90], "whatever it is, somebody may need it"
+    assert not list(signing.key_file().parent.glob(".key-*"))
+
+
 def test_what_has_no_signature_is_not_signed(manifest: Path) -> None:
     Path(f"{manifest}{signing.SUFFIX}").unlink()
     assert not signing.is_signed(manifest)

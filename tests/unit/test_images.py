@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
 from infra.ground.contract import Contract
 from infra.images import recipe, root
-from infra.images.recipe import reach, recipe_of, units_of
+from infra.images.recipe import files_of, reach, recipe_of, units_of
 from infra.images.sbom import sbom
 from infra.inventory.steps import Step, steps
 from infra.planning.contract import build_contract
@@ -72,6 +74,22 @@ def test_a_variable_is_reached_through_another_one() -> None:
     assert "base_ntp_servers" not in reach("base", {"base_ntp_servers": []})
 
 
+def test_a_file_that_is_copied_counts_by_what_is_in_it(tmp_path: Path) -> None:
+    found = []
+    for folder, key in (("a", "one"), ("b", "one"), ("b", "another")):
+        file = tmp_path / folder / "key.asc"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(key)
+        found.append(reach("cuda_base", {"cuda_base_source_key": str(file)})["cuda_base_source_key"])
+    assert found[0] == found[1] != found[2]
+
+
+def test_what_writes_and_installs_is_part_of_a_name() -> None:
+    files = {file.name for step in recipe.baked("cuda_base") for file in files_of(step)}
+    assert {"causeway-gpu.sources.j2", "causeway_cuda_base.py", "causeway_cuda.py"} <= files
+    assert {"causeway_version.py", "causeway_apt.py"} <= files, "what others use, too"
+
+
 @pytest.mark.parametrize(
     ("condition", "own"),
     [
@@ -98,10 +116,33 @@ def test_what_is_one_hosts_own_is_told_from_what_all_have(
         ("node_exporter", "prometheus-node-exporter.service"),
         ("nfs_server", "nfs-ganesha.service"),
         ("nfs_server", "nfs-server.service"),
+        ("nfs_server", "rpcbind.socket"),
+        ("registry", "docker-registry.service"),
     ],
 )
-def test_units_that_a_role_enables_wait_for_it(role: str, unit: str) -> None:
+def test_units_that_a_role_enables_or_keeps_away_wait_for_it(role: str, unit: str) -> None:
     assert unit in units_of(role)
+
+
+@pytest.mark.parametrize(
+    ("facts", "packages"),
+    [
+        ({}, {"libnfs-utils"}),
+        ({"virtualization_tech_guest": ["podman"]}, {"libnfs-utils", "nfs-ganesha", "nfs-ganesha-vfs"}),
+        ({"virtualization_tech_guest": []}, {"libnfs-utils", "nfs-common", "nfs-kernel-server"}),
+    ],
+)
+def test_an_image_without_facts_has_what_both_nfs_engines_need(facts: Any, packages: set[str]) -> None:
+    """And a node what its own does."""
+    loader, given = DataLoader(), {"ansible_facts": facts}
+    for role in ("nfs_client", "nfs_server"):
+        for part in ("defaults", "vars"):
+            given |= loader.load_from_file(
+                str(ROOT / "roles" / role / part / "main.yml"), trusted_as_template=True
+            )
+    asked = "{{ __nfs_client_packages[__nfs_client_engine] + __nfs_server_kind.packages }}"
+    found = Templar(loader=loader, variables=given).template(trust_as_template(asked))
+    assert set(found) == packages
 
 
 def test_a_role_that_enables_nothing_keeps_nothing_back() -> None:

@@ -1,7 +1,11 @@
 """Roles that leave: what they governed alone is given back, and nothing else is touched."""
 
 import hashlib
+import json
+import os
+import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +16,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from infra import ROOT
 from infra.drift.leave import host_plan, leaving_roles
@@ -35,14 +40,19 @@ class Node:
     def __init__(self, modules: Modules, folder: Path) -> None:
         self.prior, self.shared, self.before, self.undo = modules
         self.folder, self.etc, self.data = folder, folder / "etc", folder / "data"
+        self.manifest = folder / "manifest.json"
         self.etc.mkdir(parents=True)
         self.data.mkdir()
         self.kept = folder / "kept"
         self.places = [
             patch.multiple(
-                self.prior, KEPT=self.kept, LOOKED_AT={"/": 0, str(folder): 12}, PASSED_OVER=(str(self.kept),)
+                self.prior,
+                KEPT=self.kept,
+                RECORD=self.manifest,
+                LOOKED_AT={"/": 0, str(folder): 12},
+                PASSED_OVER=(str(self.kept),),
             ),
-            patch.multiple(self.before, KEPT=self.kept, KEPT_WHOLE=(str(folder),)),
+            patch.multiple(self.before, KEPT=self.kept, KEPT_WHOLE=(str(folder),), RECORD=self.manifest),
             patch.multiple(self.shared, ASIDE=folder / "aside"),
             patch.multiple(self.undo, NO_DATA=(f"{self.etc}/",)),
         ]
@@ -57,27 +67,29 @@ class Node:
             place.stop()
 
     def look(self, *roles: str) -> None:
-        """As `causeway_before` does, of files only."""
-        index = self.prior.Index()
-        number = index.next()
+        """Run `causeway_before`, which sees files only."""
+        params = {"roles": list(roles), "services": {}}
+        module = SimpleNamespace(params=params, check_mode=False, exit_json=lambda **_: None)
         above = ((str(path), path.stat()) for path in (self.folder, *self.folder.parents))
         listed = [*above, *self.prior.listed(str(self.folder))]
         facts = {
             "paths": {path: self.prior.described(path, status) for path, status in listed},
             "cut_short": False,
         }
-        self.kept.mkdir(exist_ok=True)
-        self.before.keep_contents(facts, self.kept / f"{number}.tar.gz")
-        self.prior.keep_facts(number, facts)
-        index.roles.update(dict.fromkeys(roles, number))
-        index.save()
+        with patch.multiple(self.before, AnsibleModule=lambda **_: module, look=lambda: facts):
+            self.before.main()
 
-    def leave(self, *things: dict[str, Any], **more: Any) -> Any:
-        """Give back what the role `ours` had; the module's own object."""
+    def record(self, *roles: str) -> None:
+        """The node's copy of the record, as the end of a run writes it."""
+        self.manifest.write_text(json.dumps({"roles": {role: {"entries": []} for role in roles}}))
+
+    def leave(self, *things: dict[str, Any], killed: bool = False, **more: Any) -> Any:
+        """Give back what the role `ours` had; the module's own object. KILLED: before it is forgotten."""
         params = {
             "roles": ["ours"],
             "staying": [],
             "handed": [],
+            "metrics": [],
             "salt": "",
             "purge_data": False,
             "data": [],
@@ -85,9 +97,13 @@ class Node:
         }
         params["things"] = [{"roles": ["ours"], "want": {}, **thing} for thing in things]
         undo = self.undo.Undo(SimpleNamespace(params=params, check_mode=False))
+        undo.silence()
         undo.set_aside()
         undo.give_back_paths()
-        undo.forget()
+        undo.note()
+        undo.given["data"] = list(undo.data)  # as the playbook hands it on
+        if not killed:
+            undo.forget()
         return undo
 
 
@@ -178,6 +194,15 @@ def test_data_stays_and_is_named_unless_it_may_go(node: Node) -> None:
     assert not folder.exists()
 
 
+def test_what_its_programs_told_is_told_no_more(node: Node) -> None:
+    ours, others = node.data / "causeway_wan.prom", node.data / "causeway_drift.prom"
+    for file in (ours, others):
+        file.write_text("up 1")
+    undo = node.leave(metrics=[str(ours), str(node.data / "never.prom")])
+    assert [path.name for path in node.data.iterdir()] == [others.name]
+    assert undo.changes == [f"removed {ours}"]
+
+
 def test_what_others_have_below_a_directory_keeps_it(node: Node) -> None:
     folder = node.etc / "causeway"
     node.look("ours")
@@ -227,6 +252,105 @@ def test_a_directory_goes_that_the_first_role_made_and_the_second_found(node: No
     theirs = [{**second, "roles": ["theirs"]}, {"kind": "directory", "key": str(folder), "roles": ["theirs"]}]
     node.leave(first, *theirs, roles=["ours", "theirs"])
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_role_that_had_left_and_comes_again_finds_what_is_there_now(node: Node, killed: bool) -> None:
+    """Also where the run ended before it was forgotten, and before the node's own record said so."""
+    file = node.etc / "edited"
+    file.write_text("long ago\n")
+    node.look("ours")
+    file.write_text("ours\n")
+    node.record("ours")
+    node.leave(sealed(file), killed=killed)
+    assert file.read_text() == "long ago\n"
+    file.write_text("the admin's\n")
+    node.look("ours")
+    node.look("ours")  # as each later run does
+    file.write_text("ours again\n")
+    undo = node.leave(sealed(file))
+    assert (undo.unknown(), file.read_text()) == (["ours"], "the admin's\n")
+    index = node.prior.Index()
+    assert (index.roles, index.handed) == ({}, {}), "nothing grows"
+
+
+def test_who_stays_keeps_what_was_before_a_role_that_left_in_a_run_that_was_killed(node: Node) -> None:
+    file = node.etc / "shared.conf"
+    file.write_text("before both\n")
+    node.look("ours")
+    file.write_text("by the first\n")
+    node.look("theirs")
+    node.leave(staying=[["file", str(file)]], handed=[["file", str(file), ["ours"]]], killed=True)
+    node.leave({**sealed(file), "roles": ["theirs"]}, roles=["theirs"])
+    assert file.read_text() == "before both\n"
+
+
+def test_a_role_that_a_repair_made_again_is_none_that_comes_back(node: Node) -> None:
+    """Its record was written since: what is there now is its own, and no admin's."""
+    file = node.etc / "edited"
+    file.write_text("before\n")
+    node.look("ours")
+    node.record("ours")
+    node.leave(sealed(file), killed=True)
+    file.write_text("ours, by a repair\n")
+    os.utime(node.manifest, ns=(1, 1))
+    node.look("ours")
+    node.leave(sealed(file))
+    assert file.read_text() == "before\n"
+
+
+def test_a_directory_is_data_by_the_look_before_its_own_role(node: Node) -> None:
+    """Whatever a role that came earlier found there, or a package of it."""
+    theirs, cache = node.data / "theirs", node.data / "cache"
+    node.look("early")
+    for folder in (theirs, cache):
+        folder.mkdir()
+        (folder / "file").write_text("x")
+    node.look("late")
+    early, late = (node.prior.Prior.load(number) for number in (1, 2))
+    module = import_module("ansible.module_utils.causeway_packages")
+    ours = packages_of(node)
+    ours.folders = {str(theirs): late}
+    with patch.multiple(module, said=lambda *argv: f"{cache}\n" * ("one" in argv), owners=lambda _: {"one"}):
+        assert ours.data_of(["one", "two"], [("one", early), ("two", late)]) == ({str(cache): early}, [])
+        assert ours.data_of(["one", "two"], [("two", late), ("one", early)]) == ({str(cache): early}, [])
+        assert ours.data_of(["one"], [("one", late)]) == ({}, [str(cache)])
+
+
+def test_data_that_stays_keeps_the_look_before_its_own_role(node: Node) -> None:
+    """Of a part as well, whose role stays; so a later purge takes what nobody had before."""
+    folder = node.data / "engine"
+    node.look("ours")
+    folder.mkdir()
+    (folder / "image").write_text("x")
+    thing = {"kind": "directory", "key": str(folder)}
+    assert node.leave(thing, roles=[]).data == {str(folder): 1}
+    node.look("theirs")
+    node.leave({**thing, "roles": ["theirs"]}, roles=["theirs"], purge_data=True)
+    assert not folder.exists()
+
+
+def test_a_first_run_that_was_killed_is_no_role_that_has_left(node: Node) -> None:
+    file = node.etc / "edited"
+    file.write_text("before\n")
+    node.look("ours")
+    file.write_text("ours\n")
+    node.look("ours")  # no record has it yet
+    node.leave(sealed(file))
+    assert file.read_text() == "before\n"
+
+
+def test_of_two_that_left_in_a_killed_run_the_other_one_can_still_be_left(node: Node) -> None:
+    one, two = node.etc / "one", node.etc / "two"
+    node.look("ours", "theirs")
+    for file in (one, two):
+        file.write_text("ours\n")
+    things = [sealed(one), {**sealed(two), "roles": ["theirs"]}]
+    node.leave(*things, roles=["ours", "theirs"], killed=True)
+    node.look("ours")
+    undo = node.leave(things[1], roles=["theirs"], killed=True)
+    assert undo.known_roles() == ["theirs"], "tried again, it is known what was before it"
+    assert {*node.prior.Index().left} == {"theirs"}
 
 
 def test_a_second_call_finds_nothing_to_do(node: Node) -> None:
@@ -346,6 +470,7 @@ def test_a_part_leaves_as_its_role_had_it_and_the_role_stays() -> None:
     assert (plan["roles"], plan["parts"], plan["polite"]) == ([], ["consul.parts"], [])
     assert [(thing["key"], thing["roles"]) for thing in plan["things"]] == [("/etc/b", ["consul"])]
     assert leaving_roles(manifest, ["base"]) == ["consul.parts", "consul"]
+    assert leaving_roles(manifest, ["base", "consul"], ["consul"]) == ["consul.parts", "consul"]
 
 
 def test_the_last_in_the_order_of_roles_leaves_first_and_base_never_by_itself() -> None:
@@ -388,27 +513,135 @@ def test_a_directory_that_other_packages_have_is_nobodys_data(monkeypatch: pytes
     assert not packages.is_below("/var/lib/cephadm", ["/var/lib/ceph"])
 
 
+class Apt:
+    """What apt and dpkg say of packages: name → what it depends on, and recommends."""
+
+    def __init__(self, needs: dict[str, list[str]], likes: dict[str, list[str]], *asked_for: str) -> None:
+        self.needs, self.likes, self.asked_for = needs, likes, asked_for
+        self.now = {name: {"auto": name not in asked_for, "held": False} for name in needs}
+
+    def said(self, *argv: str) -> str:
+        """The answer to one of the commands that are used."""
+        if argv[0] == "dpkg-query" and "Essential" in argv[-1]:
+            return "".join(f"{name} {'yes' * (name in ('mke2fs', 'before'))} \n" for name in self.needs)
+        if argv[0] == "dpkg-query":
+            needs = {name: f" (= 1), x:any | {', '.join(self.likes.get(name, ()))}" for name in self.needs}
+            return "".join(f"{name}\t\t,{','.join(self.needs[name])}{needs[name]}\n" for name in needs)
+        assert argv[:2] == ("apt-get", "--simulate")
+        verb = "purge" if "purge" in argv else "autoremove"
+        gone = self.without(set(argv[argv.index(verb) + 1 :]))
+        if verb == "autoremove" or "--autoremove" in argv:
+            liked = "APT::AutoRemove::RecommendsImportant=true" in argv
+            gone |= self.needless(self.needs.keys() - gone, liked=liked)
+        return "".join(f"Purg {name} [1]\n" for name in sorted(gone))
+
+    def without(self, gone: set[str]) -> set[str]:
+        """These, and what depends on them."""
+        more = {name for name, needs in self.needs.items() if gone & {*needs}} | gone
+        return more if more == gone else self.without(more)
+
+    def needless(self, left: set[str], *, liked: bool) -> set[str]:
+        """What nobody has asked for, and nobody needs."""
+        found, todo = set(), [name for name in left if name in self.asked_for]
+        while todo:
+            if (name := todo.pop()) in left and name not in found:
+                found.add(name)
+                todo += [*self.needs[name], *(self.likes.get(name, ()) if liked else ())]
+        return left - found - {"mke2fs"}
+
+
+def packages_of(node: Node, going: list[str] | None = None) -> Any:
+    """The module's own object, which brought nothing."""
+    module = import_module("ansible.module_utils.causeway_packages")
+    steps = node.shared.Steps(SimpleNamespace(check_mode=False))
+    given = {"wanted": set(), "folders": {}, "files": set(), "purge": False, "going": going or []}
+    return module.Packages(steps, [], note=lambda _: None, **given)
+
+
 def test_no_package_goes_that_somebody_needs(node: Node) -> None:
     """Whoever has installed something since that stands on a package of ours keeps both."""
-    needs = {"ours": ["ours", "plugin"], "yaml": ["yaml", "ansible"], "newer": ["newer", "before"]}
-    needs |= {"mke2fs": ["mke2fs"], "plugin": ["plugin", "ansible"]}
+    needs = {"ours": ["lib"], "yaml": [], "newer": [], "lib": [], "plugin": ["ours"], "mke2fs": []}
+    apt = Apt({**needs, "ansible": ["yaml"], "before": ["newer"]}, {}, "ours", "yaml", "newer", "ansible")
+    ours = packages_of(node)
+    with patch.object(import_module("ansible.module_utils.causeway_packages"), "said", apt.said):
+        assert ours.free(["ours", "yaml", "newer"], apt.now, {"before"}) == ["ours"]
+        assert ours.came_along(["ours"], apt.now, {"before"}) == ["mke2fs", "lib", "plugin"]
+    assert ours.steps.left == [
+        "package yaml: is needed by ansible",
+        "package newer: is needed by before",
+    ]
 
-    def said(*argv: str) -> str:
-        if argv[0] == "dpkg-query":
-            return "before  yes \nours   \nmke2fs   yes\nplugin   yes\n"
-        assert argv[:2] == ("apt-get", "--simulate")
-        taken = {gone for name in argv[argv.index("purge") + 1 :] for gone in needs[name]}
-        if "--autoremove" in argv:
-            taken |= {"lib", "before"}
-        return "".join(f"Purg {name} [1]\n" for name in sorted(taken))
 
-    names = ("ours", "yaml", "newer", "ansible", "lib", "plugin", "before", "mke2fs")
-    auto = ("lib", "before", "plugin", "mke2fs")
-    now = {name: {"auto": name in auto, "held": False} for name in names}
-    steps = node.shared.Steps(SimpleNamespace(check_mode=False))
-    packages = import_module("ansible.module_utils.causeway_packages")
-    ours = packages.Packages(steps, [], wanted=set(), folders=set(), purge=False)
-    with patch.object(packages, "said", said):
-        assert ours.free(["ours", "yaml", "newer"], now, {"before"}) == ["ours"]
-        assert ours.came_along(["ours"], now, {"before"}) == ["mke2fs", "lib", "plugin"]
-    assert steps.left == ["package yaml: is needed by ansible", "package newer: is needed by before"]
+def test_what_somebody_installed_since_keeps_what_came_with_it(node: Node) -> None:
+    needs = {"ours": ["lib"], "lib": [], "liked": [], "theirs": [], "build": ["gcc"], "gcc": [], "left": []}
+    likes = {"ours": ["liked"], "theirs": ["build"], "before": ["liked"]}
+    apt = Apt({**needs, "before": []}, likes, "ours", "theirs", "before")
+    ours = packages_of(node)
+    with patch.object(import_module("ansible.module_utils.causeway_packages"), "said", apt.said):
+        assert {*ours.came_along(["ours"], apt.now, {"before"})} == {"lib", "liked"}
+
+
+def test_what_a_killed_run_was_about_to_take_away_goes_unless_it_is_needed_again(node: Node) -> None:
+    apt = Apt({"lib": [], "other": ["still"], "still": []}, {}, "other")
+    with patch.object(import_module("ansible.module_utils.causeway_packages"), "said", apt.said):
+        assert packages_of(node, ["ours", "lib", "still"]).begun(apt.now) == {"lib"}
+        assert packages_of(node).begun(apt.now) == set()
+
+
+@given(
+    services=st.dictionaries(
+        st.sampled_from(["consul", "ceph", "prometheus"]),
+        st.lists(st.sampled_from(["consul.service", "ceph-*@*.service", "prometheus.service"]), max_size=3),
+    ),
+    units=st.dictionaries(
+        st.sampled_from(["consul.service", "ceph-osd@1.service", "ceph.target", "prometheus.service"]),
+        st.sampled_from(["active", "activating", "reloading", "inactive", "failed"]),
+    ),
+    new=st.lists(st.sampled_from(["consul", "ceph", "base"]), unique=True),
+)
+def test_a_service_of_somebodys_that_runs_stops_the_roles_that_are_new_and_no_other(
+    modules: Modules, services: dict[str, list[str]], units: dict[str, str], new: list[str]
+) -> None:
+    _, _, before, _ = modules
+    found = before.somebodys(new, services, {name: ("enabled", state) for name, state in units.items()})
+    running = {name for name, state in units.items() if state not in ("inactive", "failed")}
+    for role in new:
+        patterns = services.get(role, ())
+        meant = {
+            name
+            for name in running
+            if name in patterns or ("ceph-*@*.service" in patterns and name.startswith("ceph-osd@"))
+        }
+        assert set(found.get(role, ())) == meant
+    assert found.keys() <= set(new)
+    if found:
+        assert f"`take_over: [{', '.join(found)}]`" in before.refusal(found)
+
+
+def argument(tasks: Any, name: str) -> Any:
+    """What a playbook gives a module under a name; the first there is."""
+    inner = [*tasks.values()] if isinstance(tasks, dict) else tasks if isinstance(tasks, list) else []
+    if isinstance(tasks, dict) and name in tasks:
+        return tasks[name]
+    return next((found for one in inner if (found := argument(one, name)) is not None), None)
+
+
+def test_what_roles_name_reaches_the_module(tmp_path: Path) -> None:
+    """By the expression that stands in the playbook, as Ansible reads it."""
+    named = argument(YAML(typ="safe").load(ROOT / "playbooks" / "leave.yml"), "named")
+    left = {"__roce_left": ["rail0: mtu failed"], "__cuda_base_left": ["governor failed: busy"]}
+    given = left | {"causeway_leaving": {"polite": ["roce", "consul", "cuda_base"]}}
+    said = {"ansible.builtin.debug": {"msg": f"{named.rstrip()}"}}
+    play = tmp_path / "play.yml"
+    play.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [said]}])
+    )
+    done = subprocess.run(
+        ["ansible-playbook", "-i", "localhost,", str(play)],
+        env=os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert re.search(r"- 'rail0: mtu failed'\n +- 'governor failed: busy'\n", done.stdout), done.stdout

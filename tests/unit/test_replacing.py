@@ -37,6 +37,15 @@ def test_nodes_of_another_image_are_named_in_order_and_those_that_do_not_stand_a
     assert replacing.of_others(declared, POOL, IMAGE) == [names[1], *names[4:]]
 
 
+def test_a_node_that_came_back_from_something_else_ends_the_rollout(made_from: dict[str, str]) -> None:
+    declared = contract(count=3)
+    going = [name for name, host in declared.hosts.items() if host.pool == POOL][:2]
+    made_from |= {going[0]: IMAGE.tag, going[1]: "localhost/causeway-node:x"}
+    replacing.require_made_from(declared, POOL, IMAGE, going[:1])
+    with pytest.raises(CausewayError, match=f"not from image {IMAGE.name}: {going[1]}\n"):
+        replacing.require_made_from(declared, POOL, IMAGE, going)
+
+
 @pytest.mark.usefixtures("made_from")
 def test_machines_that_somebody_has_are_not_made_anew() -> None:
     theirs = contract().model_copy(deep=True)

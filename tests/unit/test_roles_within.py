@@ -96,6 +96,7 @@ def test_a_change_to_a_helper_makes_its_users_stale_and_no_other(
         return tree_hash(*paths) + ("changed" if "roles/pki" in paths else "")
 
     monkeypatch.setattr(inputs, "tree_hash", after_the_change)
+    monkeypatch.setattr(inputs, "sources_now", lambda: inputs.sources_of)
     after = role_inputs(contract, {})
     for host, by_role in before.items():
         differing = {role for role, value in by_role.items() if after[host][role] != value}

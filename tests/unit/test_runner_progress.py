@@ -48,15 +48,25 @@ def _run(tmp_path: Path) -> Run:
     return Run(tmp_path, {"a", "b"})
 
 
-def test_a_play_is_told_at_once_and_tasks_rarely(run: Run) -> None:
+def test_a_play_is_told_with_its_first_task_and_others_rarely(run: Run) -> None:
     run.event("playbook_on_play_start", name="Base")
     for number in range(20):
         run.task(f"task {number}", after_s=1)
     assert [(line.play, line.task) for line in run.told] == [
         ("Base", ""),
-        *(("Base", f"task {number}") for number in (4, 9, 14, 19)),
+        *(("Base", f"task {number}") for number in (5, 10, 15)),
     ]
     assert run.tracker.plays == {"Base"}
+
+
+def test_a_play_for_no_host_is_not_told(run: Run) -> None:
+    run.event("playbook_on_play_start", name="Base")
+    run.event("playbook_on_play_start", name="Storage")
+    run.task("one")
+    run.event("playbook_on_play_start", name="Metrics")
+    run.end(processed={"a": 1})
+    assert [line.play for line in run.told] == ["Storage", "Storage"], "with its first task and the end"
+    assert run.tracker.plays == {"Base", "Storage", "Metrics"}
 
 
 def test_a_long_task_says_now_and_then_that_it_works(run: Run) -> None:
@@ -65,7 +75,7 @@ def test_a_long_task_says_now_and_then_that_it_works(run: Run) -> None:
     for _ in range(61):
         run.now_s += 1
         run.tracker.tick()
-    assert [line.elapsed_s for line in run.told] == [0, 6, 36, 66]
+    assert [line.elapsed_s for line in run.told] == [6, 11, 41]
 
 
 def test_progress_counts_hosts_of_the_current_task(run: Run) -> None:
@@ -163,3 +173,16 @@ def test_the_report_of_a_good_run_is_one_line() -> None:
     result = RunResult(hosts, Path("/runs/stdout"), 1.0)
     assert not result.failed
     assert result.report() == "2 hosts ok, 1 changed"
+
+
+def test_what_tasks_left_where_it_was_is_said_of_each_host_once(run: Run) -> None:
+    for _ in range(2):
+        run.host("ok", "a", "undo", res={"left": ["disk: has data"]})
+    run.host("ok", "b", "undo", res={"left": []})
+    run.host("failed", "b", "undo", res={"left": ["mount: busy"], "msg": "no"})
+    hosts = run.end(processed={"a": 1, "b": 1}, failures={"b": 1})
+    assert {name: host.left for name, host in hosts.items()} == {
+        "a": ("disk: has data",),
+        "b": ("mount: busy",),
+    }
+    assert (hosts["b"].state, hosts["b"].message) == ("failed", "no")

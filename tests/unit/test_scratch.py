@@ -151,3 +151,57 @@ def test_what_may_have_been_used_in_the_last_hour_stays_on_a_full_disk(
     assert file.exists()
     program.Scratch(str(file.parent), program.Clock(LATER, LATER - 7200)).by_room(85, 40)
     assert not file.exists()
+
+
+def test_another_file_system_below_is_left_alone(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = make("mounted/empty/x", 15).parent
+    (inner / "x").unlink()
+    folder = program.Scratch(str(inner.parents[1]), program.Clock(LATER))
+    monkeypatch.setattr(folder, "is_own", lambda place: place.name != "mounted")
+    folder.empty_folders(14)
+    assert inner.is_dir()
+    monkeypatch.undo()
+    folder.empty_folders(14)
+    assert not inner.exists()
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:40 / /mnt/home/users rw,relatime shared:2 - nfs4 10.0.0.1:/srv/nfs/home/users rw
+41 22 0:41 / /mnt/train/data rw,relatime - fuse.ceph-fuse ceph-fuse rw
+42 22 259:1 / /mnt/scratch rw,relatime shared:3 - xfs /dev/nvme0n1 rw
+43 22 0:43 / /mnt/auto rw,relatime shared:4 - autofs systemd-1 rw
+44 43 259:2 / /mnt/auto rw,relatime shared:5 - xfs /dev/nvme1n1 rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "shared"),
+    [
+        ("/scratch", "ext4", False),
+        ("/mnt/home/users", "nfs4", True),
+        ("/mnt/home/users/scratch", "nfs4", True),
+        ("/mnt/home/userspace", "ext4", False),
+        ("/mnt/train/data/x", "fuse.ceph-fuse", True),
+        ("/mnt/scratch/jobs", "xfs", False),
+        ("/mnt/auto", "xfs", False),
+    ],
+)
+def test_a_folder_that_machines_share_is_known(
+    program: ModuleType, folder: str, kind: str, shared: bool
+) -> None:
+    assert program.file_system(folder, MOUNTS) == kind
+    assert program.is_shared(kind) == shared
+
+
+def test_a_folder_that_machines_share_is_not_cleaned(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = make("old", 30)
+    words = (str(file.parent), "0", "85", "70", str(tmp_path / "clock"))
+    monkeypatch.setattr(program, "file_system", lambda *_: "nfs4")
+    with pytest.raises(SystemExit, match="nfs4"):
+        program.main(*words)
+    assert file.exists()

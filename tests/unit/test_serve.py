@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.capabilities.monitoring import commands, state
+from infra.capabilities.monitoring import commands, serve, state
 from infra.capabilities.monitoring.page import page
 from infra.capabilities.monitoring.serve import OURS, PLACE, Fresh, Server, is_ours, listen
 from infra.capabilities.monitoring.state import RegionState
@@ -74,8 +75,11 @@ def asked(port: int, path: str = "/", method: str = "GET", host: str = "localhos
         return answer.status, answer.read().decode()
 
 
-def test_the_last_page_is_served_with_its_age(fresh: Fresh, servers: list[Server]) -> None:
+def test_the_last_page_is_served_with_its_age(
+    fresh: Fresh, servers: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = servers[0].port
+    monkeypatch.setattr(serve, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     assert "No look has come back yet" in asked(port)[1]
     fresh.again()
     status, text = asked(port)

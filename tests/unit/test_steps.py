@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -145,6 +146,17 @@ def test_what_needs_nodes_waits_for_their_image_and_nothing_else_does(tmp_path: 
     assert order.index("start nodes") > order.index("end image")
 
 
+def test_memory_is_given_out_as_before_once_a_run_has_ended(tmp_path: Path) -> None:
+    setting = tmp_path / "enabled"
+    setting.write_text("always inherit madvise [never]\n")
+    with steps.larger_pages(setting):
+        assert setting.read_text() == "always"
+    assert setting.read_text() == "never"
+    with steps.larger_pages(tmp_path / "of-a-newer-kernel" / "enabled"):
+        pass
+    assert not (tmp_path / "of-a-newer-kernel").exists()
+
+
 def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_run, "LIMIT_S", 0.2)
     step = shell("hangs", "sleep 60")
@@ -221,14 +233,15 @@ def test_what_took_longest_last_time_starts_first_and_alone_ones_stay_last() -> 
     known = next(iter(steps.LONG))
     names = ("short", "new", "long", "consul", known)
     nodes = [Step(name, ("true",), quick=False, late=name == "consul") for name in names]
-    alone = [Step(name, ("true",), quick=False, alone=True) for name in ("vm", "wan")]
-    listed = [steps.NODE_IMAGE, Step("unit", ("true",)), *nodes, *alone]
-    took_s = {"unit": 900.0, "short": 10.0, "long": 600.0, "consul": 500.0, "vm": 60.0, "wan": 240.0}
+    alone = [Step(name, ("true",), quick=False, alone=True) for name in ("engine", "wan")]
+    machines = Step("machines", ("true",), quick=False, emulates=True)
+    listed = [steps.NODE_IMAGE, Step("unit", ("true",)), *nodes, machines, *alone]
+    took_s = {"unit": 900.0, "short": 10.0, "long": 600.0, "consul": 500.0, "engine": 60.0, "wan": 240.0}
 
     def order(*, obtained: bool) -> list[str]:
         return [step.name for step in steps.longest_first(listed, took_s, obtained=obtained)]
 
-    first, last = ["node-image", "unit", known, "long"], ["vm", "wan"]
+    first, last = ["machines", "node-image", "unit", known, "long"], ["engine", "wan"]
     assert order(obtained=True) == [*first, "consul", "new", "short", *last]
     assert order(obtained=False) == [*first, "new", "short", "consul", *last]
 
@@ -240,9 +253,37 @@ def test_the_steps_that_are_said_to_be_long_or_large_are_there(monkeypatch: pyte
     assert {*steps.LARGE} == {step.name for step in found if step.large}
 
 
+@pytest.mark.parametrize(("at_once", "beside"), [(1, 0), (2, 0), (3, 1), (4, 2)])
+def test_what_emulates_machines_takes_the_place_of_two(at_once: int, beside: int) -> None:
+    machines, *others = listed = [Step(name, ("true",), emulates=name == "a") for name in "abcde"]
+    run = Run(listed, at_once=at_once)
+    running: list[Step] = []
+    while step := run._next(running):
+        run.waiting.remove(step)
+        running.append(step)
+    assert running == [machines, *others[:beside]]
+    run = Run([machines], at_once=at_once)
+    room = max(0, at_once - 2)
+    assert run._next(others[:room]) == machines
+    assert run._next(others[: room + 1]) is None
+
+
+def test_what_emulates_machines_finds_its_place_once_the_ground_is_there() -> None:
+    ground = Step("image", ("true",), quick=False, ground=True)
+    machines = Step("machines", ("true",), quick=False, emulates=True)
+    quick = [Step(name, ("true",)) for name in "ab"]
+    run = Run([machines, ground, *quick], at_once=3)
+    running: list[Step] = []
+    while step := run._next(running):
+        run.waiting.remove(step)
+        running.append(step)
+    assert running == [ground, quick[0]]
+    assert run._next(quick[:1]) == machines
+
+
 def test_two_large_steps_run_at_once_and_others_beside_them() -> None:
     listed = [Step(name, ("true",), large=name.isupper()) for name in ("A", "B", "C", "d", "e", "f")]
-    run = Run(listed)
+    run = Run(listed, at_once=4)
     running: list[Step] = []
     while step := run._next(running):
         run.waiting.remove(step)
@@ -387,12 +428,39 @@ def test_minutes_stand_per_step_phase_role_and_task() -> None:
         '{"playbook": "verify.yml", "check": false, "took_s": 35, "tasks": []}\n'
         '{"playbook": "des'
     )
-    said = minutes.table([Ended(step, True, 180.0)])
+    said = minutes.table([Ended(step, True, 180.0, cpu_s=42.4)])
     expected = "converge 120 s, idempotence 30 s, verify 20 s, check mode 15 s"
-    assert said[1] == f"    3.0  molecule-base-default  ({expected})"
+    assert said[1] == f"    3.0     42  molecule-base-default  ({expected})"
     assert "    2.0  converge" in said
     assert "    1.6  base" in said
     assert said[-1] == "    1.6  base : Install"
+
+
+BURN = "import time\nwhile time.process_time() < 0.5: pass"
+
+
+def test_a_step_has_the_cpu_of_all_below_it_and_none_of_others() -> None:
+    burn = f"sh -c '{sys.executable} -c \"{BURN}\"; true'; true"
+    scripts = {"before": "true", "busy": burn, "after": "true"}
+    run = run_all(*(shell(name, script, alone=True) for name, script in scripts.items()))
+    used = {one.step.name: one.cpu_s for one in run.ended}
+    assert used["busy"] >= 0.5
+    assert max(used["before"], used["after"]) < 0.5
+
+
+def test_what_is_no_steps_cpu_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tick = os.sysconf("SC_CLK_TCK")
+    columns = [60 * tick, 60 * tick, 120 * tick, 10**9, 10**9, 30 * tick, 30 * tick, 0, 60 * tick, 0]
+    (tmp_path / "stat").write_text(f"cpu  {' '.join(map(str, columns))}\ncpu0 1 1 1\n")
+    monkeypatch.setattr(minutes, "MACHINE", tmp_path / "stat")
+    monkeypatch.setattr(minutes, "NODES", tmp_path / "cpu.stat")
+    assert minutes.Processors.now() == minutes.Processors(0, 300), "no node has run yet"
+    (tmp_path / "cpu.stat").write_text("usage_usec 90000000\nuser_usec 1\nsystem_usec 2\n")
+    ended = [Ended(shell("a", "true"), True, 1.0, cpu_s=seconds) for seconds in (60.0, 30.0)]
+    said = minutes.Processors.now().since(minutes.Processors(30, 0), ended)
+    assert said == (
+        "    5.0  CPU-minutes of the machine: 1.5 steps' own processes, 1.0 nodes in containers, 2.5 all else"
+    )
 
 
 def test_what_a_dead_run_started_is_ended_and_what_a_live_one_started_is_not() -> None:
@@ -501,15 +569,24 @@ def test_a_failed_test_is_shown_with_all_that_it_said_and_none_crowds_out_the_su
 
 
 def test_a_machine_that_stands_still_is_reported(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looked = tmp_path / "looked"
+    until_a_look = f"until [ -e {looked} ]; do sleep 0.01; done"
     monkeypatch.setattr(step_run, "STALL_LOOK_S", 0.01)
-    monkeypatch.setattr(step_run, "STALL_S", 0.2)
-    run_all(shell("good", "sleep 0.1"))
+    monkeypatch.setattr(os, "fsync", lambda _: looked.touch())  # this machine's own disk may be slow
+    run_all(shell("good", until_a_look))
     assert "stood still" not in capsys.readouterr().out
-    monkeypatch.setattr(os, "fsync", lambda _: time.sleep(0.3))
-    run_all(shell("good", "sleep 0.1"))
-    assert "the disk stood still for 0 s until " in capsys.readouterr().out
+    looked.unlink()
+
+    def stalls(_: int) -> None:
+        looked.touch()
+        time.sleep(0.3)
+
+    monkeypatch.setattr(step_run, "STALL_S", 0.2)
+    monkeypatch.setattr(os, "fsync", stalls)
+    run_all(shell("good", until_a_look))
+    assert re.search(r"the disk stood still for \d+ s until ", capsys.readouterr().out)
 
 
 def test_a_processor_that_gives_no_time_is_a_stall(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

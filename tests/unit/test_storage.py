@@ -95,8 +95,56 @@ def test_placement_groups_are_powers_of_two_and_no_more_than_ceph_takes(
     spec, members = cluster
     pools = figures.pools(spec, members)
     assert all(pool.pg_num >= 8 and pool.pg_num.bit_count() == 1 for pool in pools)
-    osds = len(members) * spec.osds_per_node
-    assert figures.groups_per_osd(pools, osds) <= figures.MOST_GROUPS_PER_OSD
+    assert figures.groups_per_osd(spec, members) <= figures.MOST_GROUPS_PER_OSD
+
+
+TIERS = ("hdd", "ssd", "nvme")
+
+
+@st.composite
+def tiered(draw: st.DrawFn) -> tuple[CephSpec, tuple[Node, ...]]:
+    """Nodes with several OSDs, each of a class; exports that name one of these, or none."""
+    classes = draw(st.lists(st.sampled_from(TIERS), min_size=1, max_size=8))
+    members = tuple(Node(f"n-{n}", "") for n in range(draw(st.integers(1, 40))))
+    names = st.none() | st.sampled_from(sorted(set(classes)))
+    exports = [
+        {"kind": kind, "name": f"{kind}-{number}", "device_class": draw(names)}
+        for number, kind in enumerate(draw(st.lists(st.sampled_from(["cephfs", "rbd"]), max_size=6)))
+    ]
+    backing = {"kind": "file", "size_gib": 100, "device_classes": classes}
+    more = {"osd_backing": backing, "osds_per_node": len(classes), "device_class": draw(names)}
+    return storage(exports=exports, **more), members
+
+
+@given(tiered())
+def test_each_export_lies_in_its_tier_and_no_tier_holds_more_than_it_has(
+    cluster: tuple[CephSpec, tuple[Node, ...]],
+) -> None:
+    spec, members = cluster
+    pools = {pool.name: pool for pool in figures.pools(spec, members)}
+    for export in spec.exports:
+        tier = figures.tier_of(spec, export)
+        assert tier == (getattr(export, "device_class", None) or spec.device_class or "")
+        assert pools[figures.data_pool(spec, export)].device_class == tier
+        raw = figures.raw_gib(spec, members, tier)
+        assert 0 < figures.usable_gib(spec, members, export) * figures.replicas(spec, members) <= raw
+    parts = [figures.raw_gib(spec, members, tier) for tier in figures.tiers(spec, members)]
+    assert sum(parts) == pytest.approx(figures.raw_gib(spec, members))
+    assert all(pool.pg_num.bit_count() == 1 for pool in pools.values())
+
+
+@given(tiered())
+def test_a_tier_of_its_own_gives_each_osd_about_as_many_placement_groups(
+    cluster: tuple[CephSpec, tuple[Node, ...]],
+) -> None:
+    spec, members = cluster
+    first, *_ = figures.tiers(spec, members)
+    alone = spec.model_copy(
+        update={"device_class": first, "exports": tuple(e for e in spec.exports if e.device_class)}  # type: ignore[union-attr] # no objects
+    )
+    found = figures.pools(alone, members)
+    fewest = figures.FEWEST_GROUPS * len(found) * figures.replicas(alone, members)
+    assert figures.groups_per_osd(alone, members) <= max(2 * figures.GROUPS_PER_OSD, fewest)
 
 
 @pytest.mark.parametrize(
@@ -213,6 +261,32 @@ def test_a_declared_version_reaches_its_cluster_alone_and_the_plan_says_what_it_
     assert "ceph_version" not in given_["pool_osaka_storage"]
     said = CAPABILITY.report(plan.plans["storage"]).text
     assert said.count("what runs another one is upgraded, monitors first") == 1
+
+
+def test_tiers_reach_the_role_and_the_plan() -> None:
+    train, keep = DECLARED["storage"]
+    tiered_ = {
+        **{**train, "osds_per_node": 2, "device_class": "hdd"},
+        "osd_backing": {"kind": "file", "size_gib": 100, "device_classes": ["nvme", "hdd"]},
+        "exports": [
+            {"kind": "cephfs", "name": "hot", "device_class": "nvme"},
+            {"kind": "cephfs", "name": "cold"},
+            {"kind": "rbd", "name": "images", "device_class": "nvme"},
+        ],
+    }
+    spec = ClusterSpec.model_validate({**DECLARED, "storage": [tiered_, keep]})
+    plan = make_plan(spec)
+    given_ = variables(build_contract(spec, plan, "test"))["ceph"]
+    classes = {pool["name"]: pool.get("device_class") for pool in given_["pool_tokyo_storage"]["ceph_pools"]}
+    assert classes == {
+        **{"train.meta": "hdd", "train.files": "hdd"},
+        **{"train.hot": "nvme", "images": "nvme"},
+    }
+    assert [osd["device_class"] for osd in given_["pool_tokyo_storage"]["ceph_osds"]] == ["nvme", "hdd"]
+    assert all("device_class" not in osd for osd in given_["pool_osaka_storage"]["ceph_osds"])
+    said = CAPABILITY.report(plan.plans["storage"]).text
+    assert re.search(r"tier nvme: 4 OSDs on 4 nodes, 400\.0 GiB raw, for hot, images\n", said)
+    assert re.search(r"tier hdd: 4 OSDs on 4 nodes, 400\.0 GiB raw, for cold\n", said)
 
 
 def test_scratch_needs_no_storage() -> None:

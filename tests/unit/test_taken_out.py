@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 from hypothesis import given
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from infra.components import taken_out
 from infra.components.taken_out import Machines
+from infra.converge.progress import HostResult
 from infra.drift.manifest import Manifest, RoleManifest, save_manifest
 from infra.errors import CausewayError
 from infra.ground.contract import Contract, HostContract, PoolContract, RegionContract
@@ -173,6 +174,10 @@ def test_roles_are_taken_off_and_then_the_others_forget(
 
     class Result:
         failed = False
+        hosts: ClassVar = {
+            "gpu-1": HostResult("ok", left=('/mnt/a "b": failed: busy',)),
+            "gpu-7": HostResult("ok", left=('/mnt/a "b": failed: busy', "disk: has data")),
+        }
 
     def leave(_stack: str, due: Mapping[str, Any], *_: Any) -> Result:
         told.append(due)
@@ -184,7 +189,9 @@ def test_roles_are_taken_off_and_then_the_others_forget(
     assert told == []
     taken_out.take_roles_off(contract_of(THREE), ["hall-gpu-1", "hall-gpu-2"], {})
     assert told == [{"hall-gpu-1": ["base", "consul"]}, ["hall-gpu-1", "hall-gpu-2"]]
-    assert "hall-gpu-1 keeps what could not be given back of base, consul" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "hall-gpu-1 keeps what could not be given back of base, consul" in printed
+    assert 'gpu-1, gpu-7: stays: /mnt/a "b": failed: busy\ngpu-7: stays: disk: has data\n' in printed
     monkeypatch.setattr(Result, "failed", True)
     monkeypatch.setattr(Result, "report", lambda _self: "hall-gpu-1 failed", raising=False)
     with pytest.raises(CausewayError, match="hall-gpu-1 failed"):

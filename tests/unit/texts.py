@@ -38,6 +38,7 @@ MACHINES: dict[str, Any] = {
                     "timezone": "keep", "locale": "keep", "passwords": "keep", "unattended_upgrades": "keep",
                     "resolver": "keep",
                 },
+                "take_over": ["consul", "node_exporter"],
                 "ssh_jump": [{"address": "bastion.example.org", "ssh_user": "ada", "host_key": f"{KEY} its"}],
             },
             "timezone": "Asia/Tokyo",
@@ -76,6 +77,7 @@ MACHINES: dict[str, Any] = {
     "wan_links": [
         {
             "name": name, "a": "tokyo", "b": "osaka", "kind": kind, "rtt_ms": 9, "bandwidth_mbps": 1000,
+            "single_flow_mbps": 10,
             "a_end": {"address": f"192.0.2.{first}/30", "gateway": f"tokyo-edge-{n}", **more},
             "b_end": {"address": f"192.0.2.{first + 1}/30", "gateway": f"osaka-edge-{n}"},
         }
@@ -130,7 +132,7 @@ FABRIC: dict[str, Any] = {
         {
             "name": "trial", "region": "tokyo", "kind": "ceph", "pools": ["disks"],
             "version": "18.2.7",
-            "osd_backing": {"kind": "file", "size_gib": 4},
+            "osd_backing": {"kind": "file", "size_gib": 4, "device_classes": ["hdd"]},
         },
         {
             "name": "home", "region": "tokyo", "kind": "nfs", "pools": ["files"], "backing": {"kind": "file"},

@@ -9,20 +9,21 @@ from tests.verify.support import ask
 
 TLS = "/etc/prometheus/tls"
 ASK = """
-import json, ssl, sys, time, urllib.error, urllib.request
-url, certificate, wanted, patience_s, body = sys.argv[1:6]
+import http.client, json, ssl, sys, time, urllib.error, urllib.request
+url, certificate, wanted, patience_s, body, read_s = sys.argv[1:7]
 context = ssl.create_default_context(cafile="/etc/prometheus/tls/ca.pem")
 context.load_cert_chain(certificate + ".pem", certificate + "-key.pem")
 deadline = time.monotonic() + float(patience_s)
 while True:
     try:
         request = urllib.request.Request(url, body.encode() or None, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=float(read_s), context=context) as answer:
             found = answer.read().decode()
-    except OSError as error:
+    except (OSError, http.client.HTTPException):
         if not wanted or time.monotonic() > deadline:
             raise
-        found = "null"
+        time.sleep(1)
+        continue
     try:
         found = json.loads(found or "null")
     except ValueError:
@@ -50,13 +51,20 @@ with socket.create_connection((address, port), 10) as bare:
 
 
 def answer(
-    host: Host, url: str, service: str, wanted: str = "", patience_s: float = 0, body: str = ""
+    host: Host,
+    url: str,
+    service: str,
+    wanted: str = "",
+    patience_s: float = 0,
+    body: str = "",
+    read_s: float = 10,
 ) -> Any:
     """What a service answers to the node's own certificate for `service`.
 
-    `wanted` is an expression about `found`; it is asked again until that holds or the time is up.
+    `wanted` is an expression about `found`; it is asked again until that holds or the time is up. `read_s`:
+    how long one answer may take.
     """
-    return ask(host, ASK, url, f"{TLS}/{service}", wanted, str(patience_s), body)
+    return ask(host, ASK, url, f"{TLS}/{service}", wanted, str(patience_s), body, str(read_s))
 
 
 def refuses_strangers(host: Host, address: str, port: int) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from infra.capabilities.acceptance.section import AcceptanceSection, AcceptedPool
 from infra.capabilities.fabric.section import FabricSection
-from infra.ground.capability import Role
+from infra.ground.capability import Role, part_of
 from infra.ground.contract import Contract, PoolContract
 from infra.ground.endpoint import NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -18,7 +18,7 @@ def _hosts(contract: Contract) -> HostSet:
     return HostSet(pools=tuple(section.pools)) if section else NOBODY
 
 
-ROLES = (Role("acceptance", _hosts),)
+ROLES = (Role("acceptance", _hosts, needed=part_of("acceptance")),)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

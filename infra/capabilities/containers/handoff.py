@@ -5,7 +5,7 @@ from typing import Any
 
 from infra.capabilities.containers.section import AUTHORITY, PULL, ContainersSection, Runtime, Server
 from infra.files import given_path
-from infra.ground.capability import Role, SecretKind
+from infra.ground.capability import Role, SecretKind, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
@@ -42,6 +42,12 @@ def _server_secrets(contract: Contract, host: str) -> Mapping[str, SecretKind]:
     return {AUTHORITY: "authority", **given}
 
 
+def _engine_services(contract: Contract, pool: str) -> tuple[str, ...]:
+    """Podman has none that runs; of containerd somebody's Docker may be the user."""
+    declared = _pools(contract).get(pool)
+    return ("containerd.service",) if declared and declared.engine == "containerd" else ()
+
+
 ROLES = (
     Role(
         "registry",
@@ -50,12 +56,16 @@ ROLES = (
         leaves="the images that were pushed to it",
         takers=lambda _contract, _host: (),
         files=_cache_authorities,
+        services=always("docker-registry.service"),
+        needed=part_of("registries"),
     ),
     Role(
         "container_runtime",
         lambda contract: HostSet(pools=tuple(_pools(contract))),
         _client_secrets,
         files=_authorities,
+        services=_engine_services,
+        needed=part_of("container_runtime"),
     ),
 )
 

@@ -5,14 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from infra.declaration import ClusterSpec, ImageCacheSpec, NodePoolSpec
+from infra.ground.folders import CEPH, NOT_FOR_DATA, overlap, shared_by
 from infra.ground.problem import Problem, Severity, nearest, show
-from infra.ground.remote import URL, secret_name
+from infra.ground.remote import secret_name, url_problems
 from infra.ground.rule import Rule, pools
 
-SYSTEM = frozenset(
-    ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "tmp", "usr")
-)
-"""Folders at the top where images have no place."""
 FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}")
 
 
@@ -47,25 +44,28 @@ class ImagesHaveAPlace:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Folders of the system, and scratch, which is cleaned."""
-        for path, _, _, pool in pools(spec):
+        """Folders of the system and of a storage, and scratch, which is cleaned."""
+        for path, region, _, pool in pools(spec):
             folder = pool.container_runtime.storage_path if pool.container_runtime else None
             if folder is None:
                 continue
-            yield from _folder(f"{path}.container_runtime.storage_path", folder, pool, "/srv/containers")
+            at = f"{path}.container_runtime.storage_path"
+            yield from _folder(at, folder, spec, region.name, pool, "/srv/containers")
 
 
-def _overlap(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
-
-
-def _folder(at: str, folder: str, pool: NodePoolSpec, suggestion: str) -> Iterator[Problem]:
-    if not FOLDER.fullmatch(folder) or folder.split("/")[1] in SYSTEM:
-        message = f"{show(folder)} is not a whole path to a folder that images may fill"
-        yield Problem(at, message, show(folder), suggestion=suggestion)
-    elif pool.scratch and f"{folder}/".startswith(f"{pool.scratch.path.rstrip('/')}/"):
-        message = f"{show(folder)} is in the pool's scratch, which is cleaned"
-        yield Problem(at, message, show(folder), suggestion=suggestion)
+def _folder(
+    at: str, folder: str, spec: ClusterSpec, region: str, pool: NodePoolSpec, suggestion: str
+) -> Iterator[Problem]:
+    message = ""
+    if not FOLDER.fullmatch(folder) or folder.split("/")[1] in NOT_FOR_DATA or overlap(folder, CEPH):
+        message = "is not a whole path to a folder that images may fill"
+    elif pool.scratch and overlap(folder, pool.scratch.path):
+        holds = len(folder) < len(pool.scratch.path.rstrip("/"))
+        message = f"{'holds' if holds else 'is in'} the pool's scratch, which is cleaned"
+    elif mount := shared_by(spec, region, folder):
+        message = f"is not this node's own: the region shares {mount}"
+    if message:
+        yield Problem(at, f"{show(folder)} {message}", show(folder), suggestion=suggestion)
 
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]*(\.[a-z0-9-]*[a-z0-9])+")
@@ -100,9 +100,9 @@ class ARegionHasOneRegistry:
                 yield _unknown(f"{at}.pool", one.pool, f"a pool of region {one.region}", found)
             else:
                 pool, place = found[one.pool], f"{at}.storage_path"
-                yield from _folder(place, one.storage_path, pool, "/srv/registry")
+                yield from _folder(place, one.storage_path, spec, one.region, pool, "/srv/registry")
                 engine = pool.container_runtime.storage_path if pool.container_runtime else None
-                if engine and _overlap(one.storage_path, engine):
+                if engine and overlap(one.storage_path, engine):
                     message = f"{show(one.storage_path)} is where pool {pool.name} keeps its containers"
                     yield Problem(place, message, show(one.storage_path), suggestion="/srv/registry")
 
@@ -142,14 +142,12 @@ def _cache(at: str, cache: ImageCacheSpec, seen: set[str], own: set[str]) -> Ite
         yield Problem(f"{at}.name", f"{show(cache.name)} is cached twice", show(cache.name))
     elif not NAME.fullmatch(cache.name):
         yield Problem(f"{at}.name", f"{show(cache.name)} {NO_NAME}", show(cache.name))
-    if "@" in cache.url:
-        # It is not repeated: it may have the password.
-        message = "holds a user's name, and a declaration holds no secret"
-        yield Problem(f"{at}.url", message, hint="declare username and password_secret beside it")
-    elif not URL.fullmatch(cache.url) or "?" in cache.url:
-        message = f"{show(cache.url)} is not a registry's URL: http or https, a host's name or IPv4 address"
-        yield Problem(f"{at}.url", message, show(cache.url))
-    elif cache.password_secret and cache.url.startswith("http://"):
+    wrong = list(url_problems(f"{at}.url", cache.url))
+    yield from wrong
+    if not wrong and "?" in cache.url:
+        message = f"{show(cache.url)} asks for something, and a registry is asked for images"
+        yield Problem(f"{at}.url", message, show(cache.url), suggestion=cache.url.partition("?")[0])
+    elif not wrong and cache.password_secret and cache.url.startswith("http://"):
         message = "sends the password readable to whoever listens on the way"
         yield Problem(f"{at}.url", message, hint="declare https, or no user and no password")
     if cache.password_secret is not None:

@@ -6,7 +6,7 @@ from infra.capabilities.discovery.section import STUB, DiscoverySection
 from infra.ground.contract import Contract
 from infra.ground.machine import Finding, Look, Machine, adopted, fine, in_the_way
 
-UNIT, RESOLVED = "consul.service", "systemd-resolved.service"
+RESOLVED = "systemd-resolved.service"
 FOLDER = "/etc/consul.d"
 OURS = tuple(f"{FOLDER}/{name}.hcl" for name in ("consul", "secrets", "services"))
 REWRITE = ("NetworkManager", "dhclient", "dhcpcd", "resolvconf", "cloud-init")
@@ -23,22 +23,17 @@ def judge(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
 
 
 def _agent(machine: Machine) -> Iterator[Finding]:
-    """Somebody's Consul, or its settings."""
+    """Settings of somebody's; one that runs is named as other services are."""
     strange = [
         path
         for path, whose in machine.files.items()
         if path.startswith(FOLDER) and path.endswith((".hcl", ".json")) and whose != "ours"
     ]
-    if machine.runs(UNIT):
-        says = "a Consul agent runs here that is somebody's, and role consul would replace it"
-        yield in_the_way(
-            "Consul", says, "take it out of its datacenter, stop it, and move /etc/consul.d away"
-        )
-    elif others := [path for path in strange if path not in OURS]:
+    if others := [path for path in strange if path not in OURS]:
         says = f"the agent would read settings of somebody's too ({others[0]})"
         yield in_the_way("Consul", says, f"move them out of {FOLDER}")
     else:
-        yield fine("Consul", "none of somebody's")
+        yield fine("Consul", "no settings of somebody's")
 
 
 def _resolver(role: str, how: str, machine: Machine) -> Iterator[Finding]:
@@ -62,7 +57,7 @@ def unopened(machine: Machine) -> Iterable[str]:
 
 LOOK = Look(
     judge,
-    units=(UNIT, RESOLVED),
+    units=(RESOLVED,),
     folders=(f"{FOLDER}/*.hcl", f"{FOLDER}/*.json"),
     freed={STUB: "have it listen on other addresses only, or adopt `resolver: keep`"},
     unopened=unopened,

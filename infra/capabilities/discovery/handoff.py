@@ -3,7 +3,7 @@
 from typing import Any
 
 from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection
-from infra.ground.capability import Role
+from infra.ground.capability import Role, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -34,9 +34,18 @@ ROLES = (
         "consul",
         _consul_hosts,
         lambda _contract, _host: SECRETS,
+        services=always("consul.service"),
         leaves="what its servers remember, and the names of services",
+        needed=part_of("discovery"),
     ),
-    Role("names", _names_hosts, reads=Contract.addresses, readers=_name_servers, instead_of=("consul",)),
+    Role(
+        "names",
+        _names_hosts,
+        reads=Contract.addresses,
+        readers=_name_servers,
+        instead_of=("consul",),
+        needed=lambda _spec: "nodes find each other by name through it, or through `discovery`",
+    ),
 )
 
 

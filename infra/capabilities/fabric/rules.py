@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import ClassVar
 
@@ -134,12 +135,15 @@ class FabricHoldsItsNodes:
         """Fabrics with more nodes than their radix can join, with what would."""
         for path, _, region, found in _fabrics(spec):
             nodes, most = clos.fabric_nodes(region), clos.max_nodes(found)
-            if 0 < most < nodes:
+            # A leaf that takes no node at all is for the rule above to say.
+            if most < nodes and clos.nodes_per_group(found):
                 message = (
                     f"{nodes:,} nodes with {nodes * clos.ports_per_node(found):,} endpoints: radix "
                     f"{found.radix} carries at most {most:,} nodes ({clos.max_endpoints(found):,} "
                     f"endpoints) in {clos.max_tiers(found)} tiers"
                 )
+                if not most:
+                    message = f"radix {found.radix} does not reach a leaf for each of {found.rails} rails"
                 allowed = f"{most:,} nodes"
                 yield Problem(
                     f"{path}.radix", message, str(found.radix), allowed, hint=_what_fits(found, nodes)
@@ -188,7 +192,7 @@ class FabricRangeIsFree:
         taken: dict[str, IPv4Network] = {
             f"region {region.name}'s {region.cidr}": region.cidr for region in spec.regions
         }
-        taken |= SPECIAL | {f"the regions' uplinks ({UPLINK_NETWORK})": UPLINK_NETWORK}
+        taken |= SPECIAL | {f"the regions' uplinks ({UPLINK_NETWORK})": UPLINK_NETWORK} | _reached(spec)
         for path, index, region, found in _fabrics(spec):
             network, longest = fabric.fabric_range(index, region), _longest_prefix(region, found)
             fits = f"a /{longest} fits"
@@ -203,6 +207,21 @@ class FabricRangeIsFree:
             if network.prefixlen > longest:
                 message = f"{network} is too small for the fabric's hosts and switches"
                 yield Problem(f"{path}.cidr", message, str(network), f"/{longest} or larger", hint=fits)
+
+
+def _reached(spec: ClusterSpec) -> dict[str, IPv4Network]:
+    """What gateways and the controller reach outside of all regions, and would look for in the fabric."""
+    found: dict[str, IPv4Network] = {}
+    for link in spec.wan_links:
+        for end in filter(None, (link.a_end, link.b_end)):
+            found[f"{end.address.network}, where {link.name} is handed over"] = end.address.network
+            if end.public_address is not None:
+                found[f"{end.public_address}, an end of {link.name}"] = IPv4Network(end.public_address)
+    for region in spec.regions:
+        for jump in region.provider.ssh_jump:
+            with suppress(ValueError):  # a name
+                found[f"{jump.address}, a jump host of region {region.name}"] = IPv4Network(jump.address)
+    return found
 
 
 def _longest_prefix(region: RegionSpec, found: FabricSpec) -> int:

@@ -6,7 +6,7 @@ from infra.capabilities.gpu.known import PRODUCTS
 from infra.capabilities.gpu.packages import GIVEN_KEY, PATTERNS, SOURCES
 from infra.capabilities.gpu.section import GpuPool, GpuSection
 from infra.files import given_path
-from infra.ground.capability import Role
+from infra.ground.capability import Role, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
 from infra.ground.groups import group_name
@@ -21,7 +21,15 @@ def _keys(contract: Contract) -> list[str | None]:
     return [pool.key_file for pool in _pools(contract).values()]
 
 
-ROLES = (Role("cuda_base", lambda contract: HostSet(pools=tuple(_pools(contract))), files=_keys),)
+ROLES = (
+    Role(
+        "cuda_base",
+        lambda contract: HostSet(pools=tuple(_pools(contract))),
+        files=_keys,
+        services=always("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service"),
+        needed=part_of("gpu_stack"),
+    ),
+)
 
 
 def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:

@@ -7,9 +7,9 @@ from typing import ClassVar
 from infra.capabilities.gpu.fits import Fit, fit, is_switched, misfits, newest_for, text
 from infra.capabilities.gpu.known import BRANCHES, MODELS, version
 from infra.capabilities.gpu.packages import lacking
-from infra.declaration import ClusterSpec, GpuStackSpec, LocalProvider, NodePoolSpec, RegionSpec
+from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.ground.problem import Problem, Severity, listing, show
-from infra.ground.rule import pools
+from infra.ground.rule import memory_gib, pools
 
 DESCRIBES_FROM = (1, 18, 0)
 """Container Toolkit 1.18.0 brings nvidia-cdi-refresh: NVIDIA, Support for Container Device Interface."""
@@ -117,6 +117,20 @@ class ToolkitDescribesGpus:
                 yield Problem(f"{path}.container_toolkit", message, show(asked), suggestion="1.18.0")
 
 
+class CapsLast:
+    """A driver that is unloaded between jobs forgets what GPUs were told."""
+
+    id: ClassVar[str] = "gpu-stack-cap"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Power caps without persistence."""
+        for path, _, stack in stacks(spec):
+            if stack.power_cap_w is not None and not stack.persistence:
+                message = "a GPU forgets its power cap when its driver does not stay loaded"
+                yield Problem(f"{path}.persistence", message, show(stack.persistence), suggestion="true")
+
+
 class GpusAreSharedOneWay:
     """Jobs share a GPU in one way."""
 
@@ -140,7 +154,7 @@ class HugepagesFit:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Demands above the memory of a node, where that is declared."""
         for path, region, _, pool in pools(spec):
-            memory = _memory_gib(spec, region, pool)
+            memory = memory_gib(spec, region, pool)
             if pool.gpu_stack is None or memory is None:
                 continue
             host = pool.gpu_stack.host
@@ -155,17 +169,6 @@ class HugepagesFit:
                 yield Problem(
                     f"{path}.gpu_stack.host.{field}", message, show(getattr(host, field)), "", suggestion
                 )
-
-
-def _memory_gib(spec: ClusterSpec, region: RegionSpec, pool: NodePoolSpec) -> float | None:
-    """A node's memory as declared: of a virtual machine, or what acceptance expects."""
-    provider = region.provider
-    if isinstance(provider, LocalProvider) and region.node_kind(pool) == "vm":
-        return provider.vm_memory_mib / 1024
-    accepted = spec.acceptance.pools if spec.acceptance else ()
-    return next(
-        (one.memory_gib for one in accepted if (one.region, one.pool) == (region.name, pool.name)), None
-    )
 
 
 class FunctionsHavePorts:
@@ -246,6 +249,7 @@ RULES = (
     PartsExist(),
     SourceHasAll(),
     ToolkitDescribesGpus(),
+    CapsLast(),
     GpusAreSharedOneWay(),
     HugepagesFit(),
     FunctionsHavePorts(),

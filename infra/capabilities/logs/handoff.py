@@ -7,7 +7,7 @@ from infra.capabilities.logs.section import AUTHORITY, SECRETS, External, LogsSe
 from infra.capabilities.monitoring.section import AUTHORITY as MONITORING_AUTHORITY
 from infra.capabilities.monitoring.section import SECRETS as MONITORING_SECRETS
 from infra.capabilities.monitoring.section import MonitoringSection, source_uid
-from infra.ground.capability import Role, SecretKind
+from infra.ground.capability import Role, SecretKind, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -32,12 +32,19 @@ def _authority(contract: Contract) -> list[str | None]:
 
 ALL_SECRETS = {**SECRETS, **MONITORING_SECRETS}
 ROLES = (
-    Role("log_store", _stores, lambda _contract, _host: ALL_SECRETS),
+    Role(
+        "log_store",
+        _stores,
+        lambda _contract, _host: ALL_SECRETS,
+        services=always("victoria-logs.service"),
+        needed=part_of("monitoring.logs"),
+    ),
     Role(
         "log_shipper",
         lambda contract: EVERYONE if contract.section(LogsSection) else NOBODY,
         _shippers_secrets,
         files=_authority,
+        needed=part_of("monitoring.logs"),
     ),
 )
 

@@ -19,7 +19,7 @@ from infra.capabilities.monitoring.section import (
     source_uid,
 )
 from infra.files import given_path
-from infra.ground.capability import Role, SecretKind, for_itself
+from infra.ground.capability import Role, SecretKind, always, for_itself, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
 from infra.ground.groups import group_name
@@ -77,16 +77,48 @@ def _grafana_key(contract: Contract) -> list[str | None]:
 
 
 ROLES = (
-    Role("node_exporter", _everyone, lambda _contract, _host: SECRETS),
-    Role("ipmi_exporter", _machines, lambda _contract, _host: SECRETS, needed=for_itself),
-    Role("alertmanager", _alertmanagers, _told),
-    Role("prometheus", _servers, _servers_secrets, files=_receivers_authority),
+    Role(
+        "node_exporter",
+        _everyone,
+        lambda _contract, _host: SECRETS,
+        services=always("prometheus-node-exporter.service"),
+        needed=part_of("monitoring"),
+    ),
+    Role(
+        "ipmi_exporter",
+        _machines,
+        lambda _contract, _host: SECRETS,
+        services=always("prometheus-ipmi-exporter.service"),
+        needed=for_itself,
+    ),
+    Role(
+        "alertmanager",
+        _alertmanagers,
+        _told,
+        services=always("prometheus-alertmanager.service"),
+        needed=part_of("monitoring"),
+    ),
+    Role(
+        "prometheus",
+        _servers,
+        _servers_secrets,
+        files=_receivers_authority,
+        services=always(
+            "prometheus.service",
+            "prometheus-blackbox-exporter.service",
+            "victoria-metrics.service",
+            "vmagent.service",
+        ),
+        needed=part_of("monitoring"),
+    ),
     Role(
         "grafana",
         _grafana_host,
         lambda _contract, _host: {**SECRETS, **GRAFANA_SECRETS},
         files=_grafana_key,
+        services=always("grafana-server.service"),
         leaves="its users, and the dashboards and settings that somebody made in it",
+        needed=part_of("monitoring"),
     ),
 )
 

@@ -13,13 +13,14 @@ from infra.capabilities.reliability.checkpoint import (
     young_s,
 )
 from infra.capabilities.reliability.rates import NETWORK, Rates, load_rates
-from infra.declaration import ClusterSpec, RegionSpec
+from infra.declaration import ClusterSpec, NodePoolSpec, RegionSpec
 from infra.declaration.reliability import CheckpointTierSpec, ReliabilitySpec, RepairDaysSpec
 from infra.ground.clos import fabric_nodes, nodes_per_group
 
 GIB = 2**30
 REPLICATION_BITS = 8 * GIB / 1e6
 """Megabits in a GiB."""
+LEAST_MBPS = 1e-6
 
 
 def nodes_away(nodes: int, rates: Rates, repair: RepairDaysSpec) -> float:
@@ -150,9 +151,14 @@ class Outlook:
         return self.spec.availability_target_pct / 100
 
 
+def gpu_pools(region: RegionSpec) -> list[NodePoolSpec]:
+    """The pools of a region whose nodes have GPUs; numbers below none are for other rules to refuse."""
+    return [pool for pool in region.pools if pool.gpus > 0 and pool.count > 0]
+
+
 def gpu_nodes(region: RegionSpec) -> int:
     """The nodes of a region that have GPUs."""
-    return sum(pool.count for pool in region.pools if pool.gpus)
+    return sum(pool.count for pool in gpu_pools(region))
 
 
 def outlook(spec: ClusterSpec) -> Outlook | None:
@@ -187,7 +193,7 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
         job_gpus=_job_gpus(region, nodes),
         leaf_nodes=_leaf_nodes(region),
         planes=_planes(region),
-        gpus_per_node=max(pool.gpus for pool in region.pools),
+        gpus_per_node=max(pool.gpus for pool in gpu_pools(region)),
         checkpoint_gib=gib,
         job=job,
         tiers=tiers,
@@ -198,8 +204,8 @@ def outlook(spec: ClusterSpec) -> Outlook | None:
 
 def _job_gpus(region: RegionSpec, nodes: int) -> int:
     most, left = 0, nodes
-    for pool in sorted(region.pools, key=lambda pool: -pool.gpus):
-        taken = min(pool.count, left) if pool.gpus else 0
+    for pool in sorted(gpu_pools(region), key=lambda pool: -pool.gpus):
+        taken = min(pool.count, left)
         most, left = most + taken * pool.gpus, left - taken
     return most
 
@@ -220,11 +226,10 @@ def _leaf_nodes(region: RegionSpec) -> int:
 def _pools(spec: ClusterSpec, declared: ReliabilitySpec) -> Iterator[PoolSpares]:
     rates = load_rates(declared.failure_rates)
     for region in spec.regions:
-        for pool in region.pools:
-            if pool.gpus:
-                away = nodes_away(pool.count, _rates_in(region, rates), declared.repair_days)
-                needed = spares_for(away, declared.availability_target_pct / 100)
-                yield PoolSpares(f"{region.name}-{pool.name}", pool.count, away, needed)
+        for pool in gpu_pools(region):
+            away = nodes_away(pool.count, _rates_in(region, rates), declared.repair_days)
+            needed = spares_for(away, declared.availability_target_pct / 100)
+            yield PoolSpares(f"{region.name}-{pool.name}", pool.count, away, needed)
 
 
 def speed_of(tier: CheckpointTierSpec) -> float:
@@ -245,8 +250,10 @@ def _replication(spec: ClusterSpec, gib: float) -> Written | None:
     """At the share of the link that its class of replication is guaranteed."""
     over = spec.reliability.checkpoint.replicate_over if spec.reliability else None
     for link in spec.wan_links:
-        if link.name == over and link.bandwidth_mbps > 0:
+        if link.name == over:
             mbps = link.bandwidth_mbps * link.classes.replication_pct / 100
+            if mbps < LEAST_MBPS:
+                return None  # what no link has, which a rule refuses
             return Written(
                 f"link {over}", "reliability.checkpoint.replicate_over", gib * REPLICATION_BITS / mbps, mbps
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 from infra import ROOT
 from infra.errors import BadInputError
+from infra.files import given_file
 from infra.ground.problem import DeclarationError
 from infra.ground.yaml_source import read_yaml
 
@@ -46,9 +47,9 @@ class Rates:
 def load_rates(name: str) -> Rates:
     """The rates that a declaration names. BadInputError for a file that is none, with what it has to hold."""
     path = PUBLISHED / f"{DEFAULT if name == 'default' else name}.yaml"
-    if "/" in name or not path.is_file():
-        path = ROOT / Path(name).expanduser()
     try:
+        if "/" in name or not path.is_file():
+            path = given_file(name, ROOT)
         return _rates(name, _text(path))
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join(("default", *sorted(file.stem for file in PUBLISHED.glob("*.yaml"))))

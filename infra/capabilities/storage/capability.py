@@ -1,6 +1,6 @@
 """Storage: Ceph clusters and NFS servers, each within one region, and what they export to its GPU nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from infra.capabilities.monitoring.section import MonitoringSection
@@ -16,13 +16,31 @@ from infra.capabilities.storage.section import (
     StorageSection,
     cluster_secrets,
 )
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, FileBackingSpec, NfsSpec, RgwExport
+from infra.declaration import (
+    CephfsExport,
+    CephSpec,
+    ClusterSpec,
+    FileBackingSpec,
+    NfsSpec,
+    RgwExport,
+)
 from infra.ground.capability import Capability, Planned, Report, SecretKind
 from infra.ground.endpoint import Endpoint, HostSet, Ports, Scrape
 from infra.ground.nodes import pool_key
 
 MON, METRICS = 3300, 9283
 DAEMONS = Ports(6800, 7300)
+
+
+@dataclass(frozen=True)
+class Tier:
+    """OSDs of one class, and the exports whose data lies on them alone."""
+
+    device_class: str
+    osds: int
+    nodes: int
+    raw_gib: float
+    exports: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -45,6 +63,10 @@ class Outlook:
     """None where what was lost has nowhere to go."""
     version: str = ""
     """The declared one, where one is."""
+    tiers: tuple[Tier, ...] = ()
+    """Where classes of disks are declared."""
+    encrypted: bool = False
+    """Whether what lies on the disks is."""
 
 
 @dataclass(frozen=True)
@@ -187,16 +209,20 @@ def _series(cluster: CephCluster) -> int:
 def _osds(storage: CephSpec, host: str) -> tuple[Osd, ...]:
     backing = storage.osd_backing
     if isinstance(backing, FileBackingSpec):
-        numbers = range(storage.osds_per_node)
-        return tuple(Osd(place=str(number), kind="file", size_gib=backing.size_gib) for number in numbers)
+        return tuple(
+            Osd(place=str(number), kind="file", size_gib=backing.size_gib, device_class=tier or None)
+            for number, (tier, _) in enumerate(figures.disks(storage, host))
+        )
     return tuple(
         Osd(
             place=device.path,
             kind="device",
-            size_gib=backing.size_gib,
+            size_gib=device.size_gib or backing.size_gib,
             path=device.path,
             serial=device.serial,
             wipe=device.wipe,
+            encrypted=backing.encrypted,
+            device_class=device.device_class,
         )
         for device in backing.devices
         if device.host == host
@@ -217,22 +243,37 @@ def _outlook(spec: ClusterSpec, storage: CephSpec) -> Outlook:
         replicas=figures.replicas(storage, members),
         failure_domain=figures.failure_domain(members),
         monitors=tuple(node.name for node in figures.monitors(storage, members)),
-        placement_groups_per_osd=figures.groups_per_osd(figures.pools(storage, members), osds),
+        placement_groups_per_osd=figures.groups_per_osd(storage, members),
         memory_gib_per_node=figures.memory_gib(storage),
         recovery_h=figures.recovery_h(storage, members),
         version=storage.version or "",
+        tiers=tuple(_tier(storage, members, tier) for tier in figures.tiers(storage, members)),
+        encrypted=storage.is_encrypted,
     )
+
+
+def _tier(storage: CephSpec, members: Sequence[figures.Node], tier: str) -> Tier:
+    exports = [one.name for one in storage.exports if figures.tier_of(storage, one) == tier]
+    nodes, osds = figures.within(storage, members, tier)
+    raw = figures.raw_gib(storage, members, tier)
+    return Tier(tier, osds, len(nodes), raw, tuple(exports))
 
 
 def in_words(one: Outlook) -> str:
     """A cluster: what it holds, what it bears, what it takes."""
     lines = [
         f"Storage {one.storage} in {one.region}: Ceph, {counted(one.osds, 'OSD')} on "
-        f"{counted(one.nodes, 'node')}",
+        f"{counted(one.nodes, 'node')}{', on encrypted disks' if one.encrypted else ''}",
         f"  {size(one.usable_gib)} usable of {size(one.raw_gib)}, {bears(one)}",
         f"  monitors on {', '.join(one.monitors)}; {one.placement_groups_per_osd:.0f} placement groups "
         f"an OSD, up to {one.memory_gib_per_node:g} GiB of memory a node",
     ]
+    for tier in one.tiers:
+        held = f"for {', '.join(tier.exports)}" if tier.exports else "for nothing by name"
+        lines.append(
+            f"  tier {tier.device_class}: {counted(tier.osds, 'OSD')} on {counted(tier.nodes, 'node')}, "
+            f"{size(tier.raw_gib)} raw, {held}"
+        )
     if one.version:
         lines.append(
             f"  Ceph {one.version}: what runs another one is upgraded, monitors first, then managers, OSDs, "

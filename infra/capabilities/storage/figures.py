@@ -2,9 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from infra.declaration import CephfsExport, CephSpec, ClusterSpec, RbdExport, RgwExport, StorageSpec
+from infra.declaration import (
+    CephfsExport,
+    CephSpec,
+    ClusterSpec,
+    FileBackingSpec,
+    RbdExport,
+    RgwExport,
+    StorageSpec,
+)
 from infra.ground.addresses import host_name
 
 GROUPS_PER_OSD = 100
@@ -60,14 +68,46 @@ def nodes(spec: ClusterSpec, storage: StorageSpec) -> tuple[Node, ...]:
     return tuple(found)
 
 
+def disks(storage: CephSpec, host: str) -> list[tuple[str, float]]:
+    """Class and size in GiB of each OSD of a node, in their order; no class where that is Ceph's to say."""
+    backing = storage.osd_backing
+    if isinstance(backing, FileBackingSpec):
+        named = backing.device_classes or ("",) * storage.osds_per_node
+        return [(one, backing.size_gib) for one in named]
+    devices = (one for one in backing.devices if one.host == host)
+    return [(one.device_class or "", one.size_gib or backing.size_gib) for one in devices]
+
+
+def tiers(storage: CephSpec, members: Sequence[Node]) -> list[str]:
+    """The classes that OSDs have, in the order in which they come first; none where no class is declared."""
+    found = (one for node in members for one, _ in disks(storage, node.name))
+    return [one for one in dict.fromkeys(found) if one]
+
+
+def tier_of(storage: CephSpec, export: CephfsExport | RbdExport | RgwExport | None = None) -> str:
+    """The class that an export's data lies in, or what names none; empty for all OSDs."""
+    own = None if export is None or isinstance(export, RgwExport) else export.device_class
+    return own or storage.device_class or ""
+
+
+def within(storage: CephSpec, members: Sequence[Node], tier: str) -> tuple[list[Node], int]:
+    """The nodes that have OSDs of a tier, and how many OSDs that is; an empty TIER has them all."""
+    if not tier:
+        return [*members], len(members) * storage.osds_per_node
+    counts = {node: sum(one == tier for one, _ in disks(storage, node.name)) for node in members}
+    return [node for node, count in counts.items() if count], sum(counts.values())
+
+
 def failure_domain(members: Sequence[Node]) -> str:
     """What no two copies share: `rack` from three racks up, else `host`."""
     return "rack" if len({node.rack for node in members}) >= RACKS_FROM else "host"
 
 
-def domains(members: Sequence[Node]) -> int:
-    """How many failure domains there are."""
-    return len({node.rack if failure_domain(members) == "rack" else node.name for node in members})
+def domains(members: Sequence[Node], holding: Sequence[Node] | None = None) -> int:
+    """How many failure domains there are, or those of HOLDING, some of the nodes."""
+    by_rack = failure_domain(members) == "rack"
+    nodes = members if holding is None else holding
+    return len({node.rack if by_rack else node.name for node in nodes})
 
 
 def monitors(storage: CephSpec, members: Sequence[Node]) -> tuple[Node, ...]:
@@ -110,6 +150,8 @@ class Pool:
     m: int
     pg_num: int
     quota_bytes: int = 0
+    device_class: str = ""
+    """Its tier; empty for all OSDs."""
 
     @property
     def size(self) -> int:
@@ -120,20 +162,24 @@ class Pool:
 def pools(storage: CephSpec, members: Sequence[Node]) -> tuple[Pool, ...]:
     """Every pool: what is known of files, all copied files, each erasure-coded export, each RBD export, and
     those of object storage."""
-    copies, osds = replicas(storage, members), len(members) * storage.osds_per_node
-    wanted = _wanted(storage, copies)
-    meta = [one for one in wanted if _is_meta(one[0])]
-    data = [one for one in wanted if one not in meta and one[0] not in OBJECTS_SMALL]
-    share = (1 - META_SHARE * len(meta)) / max(len(data), 1)
+    wanted = _wanted(storage, replicas(storage, members))
 
-    def part(name: str) -> float:
+    def part(name: str, tier: str) -> float:
+        """Of a tier's placement groups."""
         if name in OBJECTS_SMALL:
             return 0.0
-        return META_SHARE if _is_meta(name) else share
+        beside = [one.name for one in wanted if one.device_class == tier and one.name not in OBJECTS_SMALL]
+        meta = sum(map(_is_meta, beside))
+        return META_SHARE if _is_meta(name) else (1 - META_SHARE * meta) / max(len(beside) - meta, 1)
 
     return tuple(
-        Pool(name, application, k, m, groups(osds, k + m, part(name)), int(quota * GIB))
-        for name, application, k, m, quota in wanted
+        replace(
+            one,
+            pg_num=groups(
+                within(storage, members, one.device_class)[1], one.size, part(one.name, one.device_class)
+            ),
+        )
+        for one in wanted
     )
 
 
@@ -141,26 +187,37 @@ def _is_meta(name: str) -> bool:
     return (name.endswith(".meta") and name not in OBJECTS_SMALL) or name == OBJECTS_INDEX
 
 
-def _wanted(storage: CephSpec, copies: int) -> list[tuple[str, str, int, int, float]]:
+def _wanted(storage: CephSpec, copies: int) -> list[Pool]:
+    """All pools, without their placement groups."""
     files = [export for export in storage.exports if isinstance(export, CephfsExport)]
-    found: list[tuple[str, str, int, int, float]] = []
+    others = tier_of(storage)
+    found: list[Pool] = []
     if files:
         # A file system's first pool is never erasure-coded: it has every file's backtrace (docs.ceph.com).
-        found += [(f"{storage.name}.{part}", "cephfs", copies, 0, 0.0) for part in ("meta", "files")]
+        names = tuple(f"{storage.name}.{part}" for part in ("meta", "files"))
+        found += [Pool(name, "cephfs", copies, 0, 0, device_class=others) for name in names]
     for export in storage.exports:
-        if isinstance(export, CephfsExport) and export.erasure:
-            found.append((files_pool(storage, export), "cephfs", export.erasure.k, export.erasure.m, 0.0))
+        tier = tier_of(storage, export)
+        if isinstance(export, CephfsExport) and has_own_pool(storage, export):
+            k, m = (export.erasure.k, export.erasure.m) if export.erasure else (copies, 0)
+            found.append(Pool(files_pool(storage, export), "cephfs", k, m, 0, device_class=tier))
         elif isinstance(export, RbdExport):
-            found.append((export.name, "rbd", copies, 0, export.quota_gib or 0.0))
+            found.append(Pool(export.name, "rbd", copies, 0, 0, int((export.quota_gib or 0) * GIB), tier))
     if any(isinstance(export, RgwExport) for export in storage.exports):
         # The quota is a user's: all users share the pools.
-        found += [(name, "rgw", copies, 0, 0.0) for name in (*OBJECTS_SMALL, OBJECTS_INDEX, OBJECTS)]
+        served = (*OBJECTS_SMALL, OBJECTS_INDEX, OBJECTS)
+        found += [Pool(name, "rgw", copies, 0, 0, device_class=others) for name in served]
     return found
+
+
+def has_own_pool(storage: CephSpec, export: CephfsExport) -> bool:
+    """Whether an export's files lie otherwise than those of most."""
+    return export.erasure is not None or tier_of(storage, export) != tier_of(storage)
 
 
 def files_pool(storage: CephSpec, export: CephfsExport) -> str:
     """The pool that an export's files lie in."""
-    return f"{storage.name}.{export.name}" if export.erasure else f"{storage.name}.files"
+    return f"{storage.name}.{export.name if has_own_pool(storage, export) else 'files'}"
 
 
 def data_pool(storage: CephSpec, export: CephfsExport | RbdExport | RgwExport) -> str:
@@ -170,14 +227,27 @@ def data_pool(storage: CephSpec, export: CephfsExport | RbdExport | RgwExport) -
     return OBJECTS if isinstance(export, RgwExport) else export.name
 
 
-def groups_per_osd(found: Sequence[Pool], osds: int) -> float:
-    """Placement groups that each OSD has a part of."""
-    return sum(pool.pg_num * pool.size for pool in found) / max(osds, 1)
+def groups_per_osd(storage: CephSpec, members: Sequence[Node]) -> float:
+    """Placement groups that each OSD has a part of; of several tiers, in the one that has most."""
+    found = pools(storage, members)
+
+    def of(tier: str) -> float:
+        parts = sum(pool.pg_num * pool.size for pool in found if pool.device_class == tier)
+        return parts / max(within(storage, members, tier)[1], 1)
+
+    return of("") + max((of(tier) for tier in tiers(storage, members)), default=0.0)
 
 
 def full_ratio(storage: CephSpec) -> float:
     """The share of an OSD at which writes stop."""
-    return round(min(FULL, 1 - KEPT_FREE_GIB / storage.osd_backing.size_gib), 4)
+    return round(min(FULL, 1 - KEPT_FREE_GIB / smallest_gib(storage)), 4)
+
+
+def smallest_gib(storage: CephSpec) -> float:
+    """The smallest OSD, which is full first."""
+    backing = storage.osd_backing
+    own = () if isinstance(backing, FileBackingSpec) else backing.devices
+    return min((one.size_gib or backing.size_gib for one in own), default=backing.size_gib)
 
 
 def nearfull_ratio(storage: CephSpec) -> float:
@@ -185,9 +255,9 @@ def nearfull_ratio(storage: CephSpec) -> float:
     return full_ratio(storage) - BEFORE_FULL
 
 
-def raw_gib(storage: CephSpec, members: Sequence[Node]) -> float:
-    """All OSDs together, in GiB."""
-    return len(members) * storage.osds_per_node * storage.osd_backing.size_gib
+def raw_gib(storage: CephSpec, members: Sequence[Node], tier: str = "") -> float:
+    """All OSDs together, or those of a tier, in GiB."""
+    return sum(size for node in members for one, size in disks(storage, node.name) if tier in ("", one))
 
 
 def usable_gib(
@@ -199,11 +269,12 @@ def usable_gib(
     domains than copies or parts, there is nowhere to make it good, and nothing is kept free for it.
     """
     coded = export.erasure if isinstance(export, CephfsExport) else None
+    tier = tier_of(storage, export)
     copies = replicas(storage, members)
     size, share = (coded.k + coded.m, coded.k / (coded.k + coded.m)) if coded else (copies, 1 / copies)
-    count = domains(members)
+    count = domains(members, within(storage, members, tier)[0])
     spare = 1 - 1 / count if count > size else 1.0
-    return raw_gib(storage, members) * share * nearfull_ratio(storage) * spare
+    return raw_gib(storage, members, tier) * share * nearfull_ratio(storage) * spare
 
 
 def recovery_h(storage: CephSpec, members: Sequence[Node]) -> float | None:
@@ -212,7 +283,8 @@ def recovery_h(storage: CephSpec, members: Sequence[Node]) -> float | None:
     if domains(members) <= replicas(storage, members):
         return None
     left = (len(members) - 1) * storage.osds_per_node
-    lost = storage.osds_per_node * storage.osd_backing.size_gib * GIB * nearfull_ratio(storage)
+    largest_gib = max(raw_gib(storage, [node]) for node in members)
+    lost = largest_gib * GIB * nearfull_ratio(storage)
     return lost / (left * RECOVERY_BYTES_S) / 3600
 
 

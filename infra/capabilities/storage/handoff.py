@@ -23,9 +23,10 @@ from infra.capabilities.storage.section import (
     own_keys,
     secret_name,
 )
-from infra.ground.capability import Role, SecretKind
+from infra.ground.capability import Role, SecretKind, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
+from infra.ground.folders import mount_of
 from infra.ground.groups import group_name
 from infra.stack import secret_file
 
@@ -95,16 +96,21 @@ ROLES = (
         _node_secrets,
         leaves="the data that its daemons hold here",
         takers=_monitors,
+        services=always("ceph-*@*.service"),
+        needed=part_of("storage"),
     ),
-    Role("ceph_client", _clients, _client_secrets),
+    Role("ceph_client", _clients, _client_secrets, needed=part_of("storage")),
     Role(
         "nfs_server",
         _nfs_servers,
         leaves="the file systems that it serves",
         takers=lambda _contract, _host: (),
+        # Whichever serves here, it masks what only older protocols need.
+        services=always("nfs-ganesha.service", "nfs-server.service", "rpcbind.service", "rpc-statd.service"),
+        needed=part_of("storage"),
     ),
-    Role("nfs_client", _nfs_clients),
-    Role("scratch", lambda contract: HostSet(pools=tuple(_scratch(contract)))),
+    Role("nfs_client", _nfs_clients, needed=part_of("storage")),
+    Role("scratch", lambda contract: HostSet(pools=tuple(_scratch(contract))), needed=part_of("scratch")),
 )
 
 
@@ -169,7 +175,7 @@ def _nfs_mounts(contract: Contract) -> dict[str, dict[str, Any]]:
             {
                 "server": str(contract.hosts[share.host].address),
                 "path": _nfs_path(storage, share),
-                "mount": f"/mnt/{storage.name}/{share.name}",
+                "mount": mount_of(storage.name, share.name),
                 "size_bytes": share.size_bytes,
             }
             for share in storage.shares
@@ -230,6 +236,7 @@ def _pool(pool: StoragePool) -> dict[str, Any]:
         "pg_num": pool.pg_num,
         **({"k": pool.k, "m": pool.m} if pool.m else copies),
         **({"quota_bytes": pool.quota_bytes} if pool.quota_bytes else {}),
+        **({"device_class": pool.device_class} if pool.device_class else {}),
     }
 
 
@@ -276,7 +283,7 @@ def _used(contract: Contract, clusters: list[CephCluster]) -> dict[str, Any]:
 
 def _client_export(contract: Contract, cluster: CephCluster, export: StorageExport) -> dict[str, Any]:
     own: dict[str, dict[str, Any]] = {
-        "cephfs": {"filesystem": cluster.name, "mount": f"/mnt/{cluster.name}/{export.name}"},
+        "cephfs": {"filesystem": cluster.name, "mount": mount_of(cluster.name, export.name)},
         "rbd": {},
         "rgw": {
             "gateways": [f"{contract.hosts[host].address}:{GATEWAY}" for host in cluster.rgws],

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from infra.capabilities.storage import figures
-from infra.capabilities.storage.rules import SYSTEM, WHOLE, storages, unknown
+from infra.capabilities.storage.rules import WHOLE, storages, unknown
 from infra.capabilities.storage.section import NfsShare, NfsStorage
 from infra.declaration import ClusterSpec, NfsFilesSpec, NfsFolderSpec, NfsSpec
 from infra.ground.endpoint import Endpoint, HostSet, Ports
+from infra.ground.folders import NOT_FOR_DATA
 from infra.ground.nodes import pool_key
 from infra.ground.problem import Problem, Severity, show
 from infra.ground.rule import Rule
 
 PORT = 2049
-SYSTEM_FOLDERS = SYSTEM - {"home", "var"} | {"tmp"}
 LEAST_FILES_GIB = 0.03125
 """ext4 with a journal takes 32 MiB and has room left."""
 
@@ -118,7 +118,7 @@ class NfsIsServed:
 
 
 def _no_system_folder(place: str, path: str) -> Iterator[Problem]:
-    if not WHOLE.fullmatch(path) or path.split("/")[1] in SYSTEM_FOLDERS:
+    if not WHOLE.fullmatch(path) or path.split("/")[1] in NOT_FOR_DATA:
         message = f"{show(path)} is no folder for data: a whole path outside the system's own folders"
         yield Problem(place, message, show(path), hint="such as /srv/data")
 

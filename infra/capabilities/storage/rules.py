@@ -14,17 +14,18 @@ from infra.declaration import (
     ExistingProvider,
     FileBackingSpec,
     NodePoolSpec,
+    RgwExport,
     StorageSpec,
 )
+from infra.ground.folders import SHARED, SYSTEM, shared_by
 from infra.ground.problem import Problem, Severity, nearest, show
-from infra.ground.rule import Rule
+from infra.ground.rule import Rule, memory_gib, pools
 from infra.ground.rules.names import LABEL
 
 BY_ID = re.compile(r"/dev/disk/by-id/[A-Za-z0-9._:+-]+")
 PART = re.compile(r"(.+)-part[0-9]+")
-SYSTEM = frozenset(
-    ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "proc", "root", "run", "sbin", "sys", "usr", "var")
-)
+OWN_POOLS = ("meta", "files")
+NOT_TO_CLEAN = SYSTEM | {"home", "var"}
 WHOLE = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 LOCAL_LIMIT_MS = 10
 """What Ceph's stretch mode allows between sites (docs.ceph.com, "Stretch Clusters")."""
@@ -55,6 +56,15 @@ class StorageHasNames:
         for path, storage, _ in storages(spec):
             named = [(f"{path}.exports[{number}]", one.name) for number, one in enumerate(storage.exports)]
             yield from _labels(named)
+            if isinstance(storage, CephSpec):
+                yield from self._pools(path, storage)
+
+    def _pools(self, path: str, storage: CephSpec) -> Iterator[Problem]:
+        """Exports whose own pool would have the name of one of the cluster's."""
+        for number, one in enumerate(storage.exports):
+            if isinstance(one, CephfsExport) and one.name in OWN_POOLS and figures.has_own_pool(storage, one):
+                message = f"{storage.name}.{one.name} is a pool of the cluster's, and this export has its own"
+                yield Problem(f"{path}.exports[{number}].name", message, show(one.name))
 
 
 def _labels(named: list[tuple[str, str]]) -> Iterator[Problem]:
@@ -155,18 +165,73 @@ class CopiesHaveDomains:
         for path, storage, members in clusters(spec):
             if not members:
                 continue
-            count, domain = figures.domains(members), figures.failure_domain(members)
-            there = f"there {'is' if count == 1 else 'are'} {count} {domain}{'' if count == 1 else 's'}"
+            count = figures.domains(members)
             if storage.replicas and storage.replicas > count:
-                message = f"{there}, and each takes one copy"
+                message = f"{self._there(storage, members, '')}, and each takes one copy"
                 yield Problem(f"{path}.replicas", message, show(storage.replicas), suggestion=str(count))
+            else:
+                yield from self._copied(path, storage, members)
             for number, export in enumerate(storage.exports):
                 coded = export.erasure if isinstance(export, CephfsExport) else None
+                tier = figures.tier_of(storage, export)
+                count = self._count(storage, members, tier)
                 if coded is not None and coded.k + coded.m > count:
                     fits = f"what fits is k: {count - 1}, m: 1" if count >= 3 else ""
                     hint = fits or "erasure coding needs three at least; leave it out"
+                    there = self._there(storage, members, tier)
                     message = f"{coded.k} + {coded.m} parts do not fit: {there}, and each takes one part"
                     yield Problem(f"{path}.exports[{number}].erasure", message, hint=hint)
+
+    def _copied(self, path: str, storage: CephSpec, members: tuple[figures.Node, ...]) -> Iterator[Problem]:
+        """Tiers that have fewer failure domains than copies; of those that nobody has another rule speaks."""
+        copies = figures.replicas(storage, members)
+        for place, tier, coded in _named_tiers(path, storage):
+            if not coded and 0 < self._count(storage, members, tier) < copies:
+                message = f"{copies} copies do not fit: {self._there(storage, members, tier)}"
+                hint = "add disks of that class to other nodes, or declare fewer replicas"
+                yield Problem(place, f"{message}, and each takes one copy", show(tier), hint=hint)
+
+    def _count(self, storage: CephSpec, members: tuple[figures.Node, ...], tier: str) -> int:
+        return figures.domains(members, figures.within(storage, members, tier)[0])
+
+    def _there(self, storage: CephSpec, members: tuple[figures.Node, ...], tier: str) -> str:
+        """How many failure domains there are, in words."""
+        count, domain = self._count(storage, members, tier), figures.failure_domain(members)
+        with_what = f" with OSDs of class {tier}" if tier else ""
+        return f"there {'is' if count == 1 else 'are'} {count} {domain}{'' if count == 1 else 's'}{with_what}"
+
+
+def _named_tiers(path: str, storage: CephSpec) -> Iterator[tuple[str, str, bool]]:
+    """Each place that names a class of disks, the class, and whether what lies there is erasure-coded."""
+    if storage.device_class:
+        yield f"{path}.device_class", storage.device_class, False
+    for number, export in enumerate(storage.exports):
+        if not isinstance(export, RgwExport) and export.device_class:
+            coded = isinstance(export, CephfsExport) and export.erasure is not None
+            yield f"{path}.exports[{number}].device_class", export.device_class, coded
+
+
+class TiersAreThere:
+    """What names a class of disks finds some."""
+
+    id: ClassVar[str] = "storage-tiers"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Classes that no OSD has, and lists of them that are not as long as a node's OSDs."""
+        for path, storage, members in clusters(spec):
+            backing, known = storage.osd_backing, figures.tiers(storage, members)
+            listed = backing.device_classes if isinstance(backing, FileBackingSpec) else ()
+            if listed and len(listed) != storage.osds_per_node:
+                message = f"each node has {storage.osds_per_node} OSDs, and {len(listed)} classes are named"
+                yield Problem(f"{path}.osd_backing.device_classes", message)
+                continue
+            for place, tier, _ in _named_tiers(path, storage):
+                if members and tier not in known:
+                    allowed = ", ".join(known) or "none has one declared"
+                    message = f"no OSD of storage {storage.name} is of class {tier} ({allowed})"
+                    hint = "say in osd_backing which disks are: device_class of each, or device_classes"
+                    yield Problem(place, message, show(tier), hint=hint)
 
 
 class OneCopyIsKnown:
@@ -181,6 +246,22 @@ class OneCopyIsKnown:
             if members and figures.replicas(storage, members) == 1:
                 message = f"storage {storage.name} keeps one copy: the loss of any OSD loses data"
                 yield Problem(path, message, hint="three nodes keep three")
+
+
+class KeysAreKept:
+    """The keys of encrypted disks are as safe as the monitors that keep them."""
+
+    id: ClassVar[str] = "storage-keys"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Encrypted disks, and one monitor."""
+        for path, storage, members in clusters(spec):
+            if storage.is_encrypted and len(figures.monitors(storage, members)) == 1:
+                message = "one monitor keeps the keys of all disks: with its data, all data is lost"
+                yield Problem(
+                    f"{path}.osd_backing.encrypted", message, hint="three nodes have three monitors"
+                )
 
 
 class DisksAreNamed:
@@ -259,16 +340,37 @@ class ExportsFit:
         for path, storage, members in clusters(spec):
             for number, export in enumerate(storage.exports):
                 usable = figures.usable_gib(storage, members, export) if members else 0.0
-                if members and export.quota_gib and export.quota_gib > usable:
+                if usable and export.quota_gib and export.quota_gib > usable:
                     message = f"storage {storage.name} has {usable:.1f} GiB for it"
                     yield Problem(f"{path}.exports[{number}].quota_gib", message, show(export.quota_gib))
-            osds = len(members) * storage.osds_per_node
-            found = figures.groups_per_osd(figures.pools(storage, members), osds) if members else 0.0
+            found = figures.groups_per_osd(storage, members) if members else 0.0
             if found > figures.MOST_GROUPS_PER_OSD:
                 message = (
                     f"come to {found:.0f} placement groups an OSD; {figures.MOST_GROUPS_PER_OSD} is the most"
                 )
                 yield Problem(f"{path}.exports", message, hint="export less, or add OSDs")
+
+
+class OsdsHaveMemory:
+    """An OSD that the kernel ends for want of memory comes back and is ended again."""
+
+    id: ClassVar[str] = "storage-memory"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Nodes whose memory is declared, and is less than their OSDs aim at."""
+        for path, storage, _ in clusters(spec):
+            asked = storage.osds_per_node * storage.osd_memory_gib
+            for _, region, _, pool in pools(spec):
+                if region.name != storage.region or pool.name not in storage.pools:
+                    continue
+                memory = memory_gib(spec, region, pool)
+                if memory is not None and asked > memory:
+                    message = (
+                        f"{asked:g} GiB for the OSDs of a node, and one of pool {pool.name} has {memory:g}"
+                    )
+                    hint = "declare less, fewer osds_per_node, or nodes with more memory"
+                    yield Problem(f"{path}.osd_memory_gib", message, show(storage.osd_memory_gib), hint=hint)
 
 
 class DataIsAtHome:
@@ -298,16 +400,13 @@ class ScratchIsItsOwn:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Folders of the system, pools without jobs, marks in the wrong order."""
+        """Folders of the system or of a storage's files, pools without jobs, marks in the wrong order."""
         for number, region in enumerate(spec.regions):
             for index, pool in enumerate(region.pools):
                 if pool.scratch is None:
                     continue
                 path = f"regions[{number}].pools[{index}].scratch"
-                whole = WHOLE.fullmatch(pool.scratch.path)
-                if not whole or pool.scratch.path.split("/")[1] in SYSTEM:
-                    message = f"{show(pool.scratch.path)} may hold what is not to be cleaned"
-                    yield Problem(f"{path}.path", message, show(pool.scratch.path), suggestion="/scratch")
+                yield from self._path(f"{path}.path", pool.scratch.path, spec, region.name)
                 if pool.role != "gpu":
                     message = f"{show(pool.name)} is a pool of role {pool.role}, where no jobs run"
                     yield Problem(path, message, hint="only pools of role gpu have one")
@@ -315,16 +414,28 @@ class ScratchIsItsOwn:
                     message = f"cleaning would begin at {pool.scratch.high_pct} % and end where it has begun"
                     yield Problem(f"{path}.low_pct", message, show(pool.scratch.low_pct))
 
+    @staticmethod
+    def _path(path: str, folder: str, spec: ClusterSpec, region: str) -> Iterator[Problem]:
+        if not WHOLE.fullmatch(folder) or folder.split("/")[1] in NOT_TO_CLEAN or folder in SHARED:
+            message = f"{show(folder)} may hold what is not to be cleaned"
+            yield Problem(path, message, show(folder), suggestion="/scratch")
+        elif mount := shared_by(spec, region, folder):
+            message = f"{show(folder)} would be cleaned with what the region shares at {mount}"
+            yield Problem(path, message, show(folder), suggestion="/scratch")
+
 
 RULES: tuple[Rule, ...] = (
     StorageHasNames(),
     StorageHasAPlace(),
     MonitorsHaveNodes(),
     CopiesHaveDomains(),
+    TiersAreThere(),
     OneCopyIsKnown(),
+    KeysAreKept(),
     DisksAreNamed(),
     FilesAreForTrials(),
     ExportsFit(),
+    OsdsHaveMemory(),
     DataIsAtHome(),
     ScratchIsItsOwn(),
 )

@@ -18,6 +18,9 @@ class Osd(Part):
     path: str | None = None
     serial: str | None = None
     wipe: bool = False
+    encrypted: bool = False
+    device_class: str | None = None
+    """Its tier; None for what Ceph takes it for."""
 
 
 class StoragePool(Part):
@@ -29,6 +32,8 @@ class StoragePool(Part):
     m: int
     pg_num: int
     quota_bytes: int
+    device_class: str = ""
+    """Its tier; empty for all OSDs."""
 
 
 class StorageExport(Part):

@@ -40,7 +40,13 @@ def _tunnel_keys(contract: Contract, host: str) -> dict[str, SecretKind]:
 
 ROLES = (
     Role("tcp_tuning", lambda contract: HostSet(regions=_linked(contract)), needed=for_itself),
-    Role("wan_gateway", _gateway_hosts, _tunnel_keys, leaves="the way to other regions"),
+    Role(
+        "wan_gateway",
+        _gateway_hosts,
+        _tunnel_keys,
+        leaves="the way to other regions",
+        needed=lambda _spec: "a pool of role `gateway` is made of it: declare another role",
+    ),
 )
 
 

@@ -3,10 +3,8 @@
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import ClassVar, Literal
 
-from pydantic import field_validator
-
 from infra.declaration import TrafficClasses
-from infra.ground.contract import Part, Section, in_natural_order
+from infra.ground.contract import Part, Section
 from infra.ground.endpoint import TrafficClass
 
 CongestionControl = Literal["bbr", "cubic"]
@@ -50,8 +48,6 @@ class WanLink(Part):
     """UDP port of the tunnel at both ends, for kind `vpn`."""
     ends: dict[str, WanLinkEnd]
     """By region: `a` and `b`."""
-
-    _in_order = field_validator("ends")(in_natural_order)
 
 
 class WanRoute(Part):

@@ -104,8 +104,29 @@ def files_below(start: str) -> list[str]:
     """The files at or below a path."""
     if not os.path.isdir(start):
         return [start] if os.path.exists(start) else []
-    names = (os.path.join(top, name) for top, _, names in os.walk(start) for name in names)
-    return sorted(name for name in names if not name.endswith(LEFT_OVER))
+    files = [entry for entry in entries_below(start) if not (entry.is_symlink() and leads_to_folder(entry))]
+    return sorted(entry.path for entry in files if not entry.name.endswith(LEFT_OVER))
+
+
+def entries_below(start: str) -> list[os.DirEntry[str]]:
+    """What lies below a directory and is none itself; as os.walk() has it, in half the time."""
+    found, todo = [], [start]
+    while todo:
+        try:
+            entries = list(os.scandir(todo.pop()))
+        except OSError:  # gone meanwhile
+            continue
+        todo += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        found += [entry for entry in entries if not entry.is_dir(follow_symlinks=False)]
+    return found
+
+
+def leads_to_folder(link: os.DirEntry[str]) -> bool:
+    """Whether a link leads to a directory."""
+    try:
+        return link.is_dir()
+    except OSError:  # to itself
+        return False
 
 
 def lines_of(data: bytes) -> list[str]:

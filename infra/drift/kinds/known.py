@@ -38,8 +38,15 @@ class Known(Kind):
         """Whether something new is of what was not there at the seal BEFORE, as a new link's address."""
         return False
 
+    def key_of(self, aspect: str, line: str) -> str:
+        """By what a line is known when it says something else; most are by all that they say."""
+        return line
+
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Note how something added is taken away; with consent only."""
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """Note how what was known as BEFORE, and says LINE now, says that again; with consent only."""
 
     def settled(self, run: HostSeal, before: Entry, entry: Entry, turn: Turn) -> Entry:
         """What was known, and what is new by tasks."""
@@ -66,10 +73,15 @@ class Known(Kind):
         return "; ".join(said)
 
     def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-        """What was added: named with the command that takes it away."""
+        """What was added, with the command that takes it away; what was changed, with one to set it back."""
         for aspect in difference.found:
+            known = map(str, difference.expected.get(aspect) or ())
+            sealed = {self.key_of(aspect, line): line for line in known}
             for line in added(difference, aspect) if aspect != "error" else ():
-                self.undo(found, aspect, line, manifest)
+                if before := sealed.get(self.key_of(aspect, line)):
+                    self.set_back(found, aspect, line, before)
+                else:
+                    self.undo(found, aspect, line, manifest)
 
 
 KINDS = ()

@@ -20,28 +20,55 @@ if TYPE_CHECKING:
 
 LIVE_LIMIT_S = 4
 """Longest that a daemon may take to answer a question that it answers out of its memory."""
-AGAIN_S = 0.5
-"""After so long a daemon is asked once more that refused to answer: it may just be starting."""
+STARTING_S, AGAIN_S = 3, 0.3
+"""For so long a daemon is asked again, and how soon, that refuses to answer: it may just be starting. Less
+than LIVE_LIMIT_S: one that says nothing in its time, as on a busy node, is asked once more, then it hangs."""
 
 
-def in_force(node: Look, read: Callable[[], list[str]]) -> Found:
+def in_force(
+    node: Look,
+    read: Callable[[], list[str]],
+    holds: Callable[[list[str]], bool] = lambda _: True,
+    starting_s: float = STARTING_S,
+) -> Found:
     """Whether a daemon answers, and in which lines it and its files differ.
 
     What differed when it was sealed is the way in which it prints its defaults; that less differs than then
-    is no difference.
+    is no difference. What else does not hold may be of one that is starting: it is read again, as after a
+    refusal.
     """
     known = node.want.get("differs") or []
     try:
-        try:
-            lines = read()
-        except ValueError:
-            time.sleep(AGAIN_S)
-            lines = read()
+        lines = patiently(node, read, lambda found: set(found) <= set(known) or holds(found), starting_s)
     except TimeoutError:
         if node.mode == "seal":
             raise
         return {"answers": False, "differs": known}
     return {"answers": True, "differs": known if set(lines) <= set(known) else sorted(set(lines))}
+
+
+def patiently(
+    node: Look, read: Callable[[], list[str]], holds: Callable[[list[str]], bool], starting_s: float
+) -> list[str]:
+    """What a daemon says once that holds, or at the last; why it refuses, or TimeoutError where it hangs.
+
+    What does not hold is read again for starting_s, a refusal answered for STARTING_S: then in STARTING_S +
+    AGAIN_S + 2 * LIVE_LIMIT_S at most. Where several hang, the later ones are asked once.
+    """
+    began = time.monotonic()
+    try:
+        while True:
+            passed = time.monotonic() - began
+            try:
+                lines = read()
+                if passed >= min(starting_s, node.grace_s) or holds(lines):
+                    return lines
+            except (TimeoutError, ValueError):
+                if passed >= min(STARTING_S, node.grace_s):
+                    raise
+            time.sleep(AGAIN_S)
+    finally:
+        node.grace_s = max(0, node.grace_s - (time.monotonic() - began))
 
 
 def differing_lines(now: list[str], kept: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
 INSTALLED = ("installed", "triggers-awaited", "triggers-pending")
 """What dpkg says of a package that is there and configured; the last two while another one is at work."""
+BETWEEN = ("unpacked", "half-configured", "half-installed")
+"""What it says between unpacking a package and having configured it."""
+LOCK = "/var/lib/dpkg/lock-frontend"
+"""Held by apt and dpkg as long as they are at work (dpkg's frontend.txt)."""
 DIGITS = "0123456789"
 VERSION_END: list[Any] = [([0], 0, "")]
 """What stands, as often as needed, behind the end of a version."""
@@ -38,12 +43,27 @@ def look_at_package(node: Look, key: str, how: How) -> Found:
                 fields[field] = value
     status = fields.get("Status", "").split()
     held = status[:1] == ["hold"]
-    if not status or status[-1] not in INSTALLED:
+    if not status or not (status[-1] in INSTALLED or (status[-1] in BETWEEN and is_locked(LOCK))):
         return {"installed": False, "version": None, "hold": held}
     version, sealed = fields.get("Version", ""), node.want.get("version") or ""
     if version != sealed and not exact_version(how, node.want) and at_least(version, sealed):
         version = sealed
     return {"installed": True, "version": version, "hold": held}
+
+
+def is_locked(path: str) -> bool:
+    """Whether a process holds the lock of a file (fcntl(2), struct flock of Linux on 64 bits)."""
+    from fcntl import F_GETLK, F_UNLCK, F_WRLCK, fcntl
+
+    def asked(kind: int) -> bytes:
+        return kind.to_bytes(2, sys.byteorder) + bytes(30)
+
+    try:
+        with open(path, "rb") as file:
+            found = fcntl(file, F_GETLK, asked(F_WRLCK))
+    except OSError:
+        return False
+    return int.from_bytes(found[:2], sys.byteorder) != F_UNLCK
 
 
 def exact_version(how: How, want: Found) -> bool:

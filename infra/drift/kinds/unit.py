@@ -224,12 +224,13 @@ def settled_units(node: Look) -> dict[str, Found]:
 
 
 def all_units(units: list[str]) -> dict[str, Found]:
-    """Unit → what systemd says of it."""
-    asked = [(unit, "Unit", name) for unit in units for name in UNIT_PROPERTIES]
+    """Unit → what systemd says of it; of itself without a name: each connection costs it 1.5 ms."""
+    asked = [("", "Manager", "Environment")]
+    asked += [(unit, "Unit", name) for unit in units for name in UNIT_PROPERTIES]
     for name in ("Type", "ControlGroup"):
         asked += [(unit, "Service", name) for unit in units if unit.endswith(".service")]
     said = {(unit, name): value for (unit, _, name), value in zip(asked, ask_systemd(asked))}
-    found = {}
+    found: dict[str, Found] = {"": {"environment": said["", "Environment"]}}
     for unit in units:
         active, changed = said[unit, "ActiveState"], said[unit, "StateChangeTimestamp"]
         found[unit] = {

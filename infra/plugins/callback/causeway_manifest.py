@@ -17,7 +17,7 @@ if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's fold
     sys.path.append(str(ROOT))
 
 from infra.drift.kind import Task  # noqa: E402 - needs the path set above
-from infra.drift.owner import TELLS_OTHERS, owner_of, role_name  # noqa: E402 - likewise
+from infra.drift.owner import only_looks, owner_of, role_name  # noqa: E402 - likewise
 from infra.drift.record import (  # noqa: E402 - likewise
     SETTLED_TASKS,
     UNCHANGED_TASKS,
@@ -211,11 +211,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         """The stack of a causeway inventory; None for molecule's and everybody else's."""
         stack = self.variables._inventory.groups["all"].get_vars().get("causeway_stack")
         return None if stack is None else str(stack)
-
-
-def only_looks(role: Any) -> bool:
-    """Whether it is a role's preflight, its good-bye, or others': nothing of either stays on the node."""
-    return str(role._from_files.get("tasks")).removesuffix(".yml") in ("preflight", *TELLS_OTHERS)
 
 
 def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -17,7 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
-from infra.errors import CausewayError, ExitCode  # noqa: E402 - needs the path set above
+from infra.converge import parsed  # noqa: E402 - needs the path set above
+from infra.errors import CausewayError, ExitCode  # noqa: E402 - likewise
 
 if TYPE_CHECKING:
     from ansible.inventory.data import InventoryData
@@ -50,6 +51,8 @@ options:
 """
 
 PULUMI_TIMEOUT_S = 60
+
+parsed.use()  # Ansible loads its inventory before any playbook
 
 
 class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # ansible has no types

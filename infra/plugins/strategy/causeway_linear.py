@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[3]
 if str(ROOT) not in sys.path:  # plain `ansible-playbook` knows this file's folder, not the checkout
     sys.path.append(str(ROOT))
 
-from infra.converge.beforehand import answered  # noqa: E402 - needs the path set above
+from infra.converge import compiled, reloads, templates  # noqa: E402 - needs the path set above
+from infra.converge.beforehand import answered  # noqa: E402 - likewise
+from infra.converge.notified import Notified  # noqa: E402 - likewise
 from infra.converge.progress import failure_message  # noqa: E402 - likewise
 from infra.drift import waves  # noqa: E402 - likewise
 from infra.drift.owner import owner_of, role_name  # noqa: E402 - likewise
@@ -53,7 +55,9 @@ def tried_again(connect: Callable[[Any, Any], None]) -> Callable[[Any, Any], Non
 
 
 try:
-    from ansible_mitogen import affinity
+    import mitogen.master
+    import mitogen.minify
+    from ansible_mitogen import affinity, module_finder
     from ansible_mitogen.connection import Connection
     from ansible_mitogen.loaders import strategy_loader
     from ansible_mitogen.strategy import StrategyMixin
@@ -66,7 +70,10 @@ else:
     affinity.policy = affinity.Policy()
     if not hasattr(Connection._connect_stack, "__wrapped__"):  # Ansible may load a plugin twice
         Connection._connect_stack = tried_again(Connection._connect_stack)
+        compiled.use(mitogen, module_finder)
 
+
+templates.use()
 
 UNDER_REPAIR = "causeway_repair"
 """A variable of every host that playbooks/repair.yml repairs."""
@@ -103,12 +110,14 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
 
     def run(self, iterator: Any, play_context: Any) -> int:
         """A wave, without the hosts set aside; of a repair, go on where Ansible would end for one host."""
+        self._notified = Notified(self, iterator)
         self._set_hosts_cache(iterator._play)
         hosts = [self._inventory.get_host(name) for name in self._hosts_cache]
         if all(UNDER_REPAIR in host.vars for host in hosts):
             result = self._run_wave(iterator, play_context, hosts)
         else:
             result = super().run(iterator, play_context)
+            self._notified.settle()
         # The last play's result is the whole run's, and Ansible has forgotten who was set aside.
         return int(result or (self._tqm.RUN_FAILED_HOSTS if waves.current.aside else self._tqm.RUN_OK))
 
@@ -117,6 +126,7 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
         self._spare(iterator, hosts)
         left_out = {host.name for host in hosts} & {*iterator.get_failed_hosts()}
         result = int(super().run(iterator, play_context))
+        self._notified.settle()
         lost = {*iterator.get_failed_hosts(), *self._tqm._unreachable_hosts} - left_out
         failed = [host.name for host in hosts if host.name in lost]
         if play.serial:
@@ -148,9 +158,12 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
 
     def _queue_task(self, host: Any, task: Any, task_vars: Any, play_context: Any) -> None:
         """Have a process run a task on a host, unless the answer is known without one."""
+        self._notified.meet(host, task)
         answer = answered(self, host, task, task_vars, play_context)
         if answer is None:
-            super()._queue_task(host, task, task_vars, play_context)
+            self._notified.begin(host, task, task_vars)
+            with reloads.current.only_due(host.name, task):
+                super()._queue_task(host, task, task_vars, play_context)
             return
         asked = {"host": host, "task": task, "task_vars": task_vars, "play_context": play_context}
         self._queued_task_cache[(host.name, task._uuid)] = asked
@@ -164,9 +177,17 @@ class StrategyModule(*Bases):  # type: ignore[misc] # ansible and mitogen have n
         self._pending_results += 1
 
     def _process_pending_results(self, *arguments: Any, **keywords: Any) -> list[Any]:
-        """Take down what a task says where it fails; a `rescue` may still take care of it."""
+        """Take down whether a task changed something, and what it says where it fails; it may be rescued."""
         results: list[Any] = super()._process_pending_results(*arguments, **keywords)
         for result in results:
+            self._notified.end(result)
+            reloads.current.note(
+                result.host.name,
+                result.task,
+                changed=result.is_changed(),
+                failed=result.is_failed() or result.is_unreachable(),
+                skipped=result.is_skipped(),
+            )
             if result.is_failed() or result.is_unreachable():
                 said = failure_message(result.as_callback_task_result().result)  # without what is `no_log`
                 stop = waves.Stop(result.task.get_name(), said, result.is_unreachable(), result.task)

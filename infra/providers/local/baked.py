@@ -111,10 +111,12 @@ def keep(name: str, tar: Path, known: Path) -> None:
     changes = [word for change in CHANGES for word in ("--change", change)]
     signing.sign(known / MANIFEST)
     run(["podman", "import", "--quiet", *changes, str(tar), tag_of(name)], timeout_s=image.BUILD_LIMIT_S)
-    for form in folder(name).glob(FORMS):  # disks of machines that stand are overlays of it
-        form.rename(known / form.name)
-    shutil.rmtree(folder(name), ignore_errors=True)  # of an image that podman lost
-    known.rename(folder(name))
+    # Of an image that podman lost the folder stays: disks of machines that stand are overlays of its forms.
+    if folder(name).exists():
+        for file in sorted(known.iterdir(), key=lambda file: file.name == MANIFEST):
+            file.replace(folder(name) / file.name)
+    else:
+        known.rename(folder(name))
     _prune()
 
 

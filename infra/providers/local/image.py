@@ -26,11 +26,6 @@ RECIPE = Path(__file__).parent / "node_image"
 INDEX = "index.py"
 REPOSITORY = "localhost/causeway-node"
 SUITE = "trixie"
-SOURCES = (
-    f"deb http://deb.debian.org/debian {SUITE} main",
-    f"deb http://deb.debian.org/debian {SUITE}-updates main",
-    f"deb http://deb.debian.org/debian-security {SUITE}-security main",
-)
 # Image settings podman adds; the stop signal is the one that makes systemd shut down.
 CHANGES = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", "LABEL causeway.image=node")
 # Measured: the unpacked root takes 0.4 GiB, the tar 0.4 GiB, podman's copy 0.4 GiB.
@@ -43,17 +38,26 @@ BUILD_LIMIT_S = 1800
 Progress = Callable[[str], None]
 
 
-def image_hash() -> str:
+def sources(suite: str) -> tuple[str, ...]:
+    """Where a release of Debian has its packages."""
+    return (
+        f"deb http://deb.debian.org/debian {suite} main",
+        f"deb http://deb.debian.org/debian {suite}-updates main",
+        f"deb http://deb.debian.org/debian-security {suite}-security main",
+    )
+
+
+def image_hash(suite: str = SUITE) -> str:
     """The first 12 hex digits of a SHA-256 over all that decides what is in the image."""
-    digest = hashlib.sha256("\n".join((*SOURCES, *CHANGES)).encode())
+    digest = hashlib.sha256("\n".join((*sources(suite), *CHANGES)).encode())
     for name in ("packages.txt", "setup.sh", INDEX, "index.txt"):
         digest.update(f"\0{name}\0".encode() + (RECIPE / name).read_bytes())
     return digest.hexdigest()[:12]
 
 
-def image_tag() -> str:
+def image_tag(suite: str = SUITE) -> str:
     """The tag that the image of this checkout has, whether it exists or not."""
-    return f"{REPOSITORY}:{image_hash()}"
+    return f"{REPOSITORY}:{image_hash(suite)}"
 
 
 def packages(file: str = "packages.txt") -> list[str]:
@@ -62,16 +66,17 @@ def packages(file: str = "packages.txt") -> list[str]:
     return [name for line in lines if not line.startswith("#") for name in line.split()]
 
 
-def ensure_image(progress: Progress) -> str:
+def ensure_image(progress: Progress, suite: str = SUITE) -> str:
     """Return the tag of the node image, building or importing it first where it is missing.
 
-    `progress` gets a line per step that takes time, and nothing when the image is there.
+    Nodes are of one release; of another one tests make machines that somebody has. `progress` gets a line
+    per step that takes time, and nothing when the image is there.
     Raises CausewayError when the disk is too full, or a tool is missing or fails.
     """
-    tag = image_tag()
+    tag = image_tag(suite)
     if _exists(tag):
         return tag
-    tar = ensure_tar(progress)
+    tar = ensure_tar(progress, suite)
     with locked(tar.with_suffix(".lock"), progress):
         if not _exists(tag):
             progress(f"node image: importing {tag}")
@@ -80,16 +85,16 @@ def ensure_image(progress: Progress) -> str:
     return tag
 
 
-def ensure_tar(progress: Progress) -> Path:
+def ensure_tar(progress: Progress, suite: str = SUITE) -> Path:
     """Return the tar file of a node's root, building it where it is missing; raises as `ensure_image`."""
-    tar = images_dir() / f"{image_hash()}.tar"
+    tar = images_dir() / f"{image_hash(suite)}.tar"
     with locked(tar.with_suffix(".lock"), progress):
         if not tar.exists():
             require_space(tar.parent, SCRATCH)
             progress(
-                f"node image: installing {len(packages())} packages of Debian {SUITE} (once; about 40 s)"
+                f"node image: installing {len(packages())} packages of Debian {suite} (once; about 40 s)"
             )
-            _build(tar)
+            _build(tar, suite)
     return tar
 
 
@@ -116,7 +121,7 @@ def require_space(*directories: Path) -> None:
             )
 
 
-def _build(tar: Path) -> None:
+def _build(tar: Path, suite: str) -> None:
     """Install the packages into a tar file; it gets its name only when it is complete."""
     part = tar.with_suffix(".tar.part")
     part.unlink(missing_ok=True)
@@ -129,7 +134,7 @@ def _build(tar: Path) -> None:
         # The second has apt work out what the lists say.
         f'--customize-hook=chroot "$1" python3 - {" ".join(packages("index.txt"))} < {scripts[0]}',
         f'--customize-hook=chroot "$1" sh -s < {scripts[1]}',
-        *(SUITE, str(part), *SOURCES),
+        *(suite, str(part), *sources(suite)),
     ]
     try:
         # The root is unpacked there first; /tmp may be a small tmpfs, and apt's own user cannot enter /root.

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from infra.errors import CausewayError
+from infra.files import write_file
 from infra.process import run
 from infra.providers.local import image
 
@@ -38,15 +39,22 @@ def public_file() -> Path:
 
 
 def require_key() -> None:
-    """Make this machine's key where it has none. CausewayError where a given one is not there."""
+    """Make this machine's key where it has none. CausewayError where one is there, or given, and no use."""
     key = key_file()
     if os.environ.get(GIVEN):
         for file in {key, public_file()}:
             if not file.is_file():
                 raise CausewayError(f"{GIVEN} names {key}, and there is no {file}", "make it by ssh-keygen")
-    elif not (key.exists() and public_file().exists()):
-        key.unlink(missing_ok=True)  # of a run that was killed between the two
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", COMMENT, "-f", str(key)], hint=OPENSSH)
+    elif not key.exists():
+        with tempfile.TemporaryDirectory(dir=key.parent, prefix=".key-") as folder:
+            new = Path(folder, key.name)
+            run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", COMMENT, "-f", str(new)], hint=OPENSSH)
+            new.with_name(public_file().name).replace(public_file())
+            new.replace(key)  # last: whoever has the one has the other
+    elif not public_file().exists():
+        hint = f"it has signed the images here: bring it back, or name another one by {GIVEN}"
+        public = run(["ssh-keygen", "-y", "-P", "", "-f", str(key)], hint=hint)
+        write_file(public_file(), f"{public.strip()}\n")
 
 
 def require_working_key() -> None:

@@ -47,10 +47,12 @@ TRANSLATION_MIB = 256
 """Room for what TCG has translated."""
 OVERHEAD_MIB = TRANSLATION_MIB + 64
 """What QEMU takes on top of a machine's memory."""
+TCG_CPU = "qemu64,svm=off,+ssse3,+sse4.1,+sse4.2,+popcnt"
 ACCELERATION: Mapping[Accelerator, tuple[str, ...]] = {
     "kvm": ("-accel", "kvm", "-cpu", "host"),
-    # Emulating newer instructions costs more than programs gain by them. For SVM each boot would load KVM.
-    "tcg": ("-accel", f"tcg,thread=multi,tb-size={TRANSLATION_MIB}", "-cpu", "qemu64,svm=off"),
+    # Emulating newer instructions costs more than programs gain by them; without those up to SSE4.2 Ceph's
+    # daemons are killed by SIGILL. For SVM each boot would load KVM.
+    "tcg": ("-accel", f"tcg,thread=multi,tb-size={TRANSLATION_MIB}", "-cpu", TCG_CPU),
 }
 KERNEL_OPTIONS: Mapping[Accelerator, str] = {
     "kvm": "",

@@ -19,4 +19,14 @@ class Everywhere(Known):
             yield Claim(self.name, self.key)
 
 
+def escaped(text: str) -> str:
+    """A text for `sed` to find as it is, between bars."""
+    return text.translate({ord(x): f"\\{x}" for x in "\\.*[]^$|"})
+
+
+def replaced(text: str) -> str:
+    """A text for `sed` to put somewhere as it is, between bars."""
+    return text.translate({ord(x): f"\\{x}" for x in "\\&|"})
+
+
 KINDS = ()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from infra.drift.kind import Claim, Found, How, added, is_list
+from infra.drift.kind import Claim, Found, How, is_list
 from infra.drift.kinds.known import Known, with_known
 from infra.drift.looks import Look
 from infra.drift.node import text_of
@@ -22,6 +22,7 @@ from roles.base.drift.traffic import (
     FLAGS,
     OVERLAYS,
     RAILS_FILE,
+    TUNNELS_FILE,
     address_lines,
     addresses_in,
     attributes_of,
@@ -32,7 +33,6 @@ from roles.base.drift.traffic import (
 )
 
 if TYPE_CHECKING:
-    from infra.drift.findings import Difference
     from infra.drift.manifest import Entry, Manifest
     from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
@@ -47,7 +47,7 @@ OF_MODULES = frozenset(
     ("sit0", "tunl0", "gre0", "gretap0", "erspan0", "ip6tnl0", "ip6gre0", "ip_vti0", "ip6_vti0", "teql0")
 )
 """Links that a module of the kernel makes as it is loaded (net.core.fb_tunnels_only_for_init_net)."""
-NO_ARP = 0x80
+IS_UP, NO_ARP = 1, 0x80
 OF_A_LINK = {"arp": NO_ARP, "promisc": 0x100, "allmulticast": 0x200, "multicast": 0x1000}
 """What a link was told, as `ip link set` has it → its flag (linux/if.h); not what a program asks for itself.
 The first one is set where the link does not ask for neighbours."""
@@ -60,7 +60,9 @@ OF_AN_INTERFACE = (
     *(f"ipv6/conf/{{}}/{x}" for x in ("accept_redirects", "accept_source_route", "proxy_ndp")),
     "ipv6/conf/{}/disable_ipv6",
 )
-"""Settings by which packets take other ways. Not `forwarding`: an engine of containers sets it."""
+"""Settings by which packets take other ways. Not `forwarding`, which an engine of containers sets, but where
+a role has a node forward."""
+FORWARDS, FORWARDING = "net.ipv4.ip_forward", "ipv4/conf/{}/forwarding"
 OF_TCP = "net/ipv4/"
 NOT_OF_TCP = (
     *("tcp_available_congestion_control", "tcp_allowed_congestion_control", "tcp_mem"),
@@ -105,14 +107,21 @@ def look_at_interfaces(node: Look, key: str, how: How) -> Found:
     links = {ending(has[NAME]): has for has in links_there(node) if NAME in has}
     others = (*OF_ENGINES, *EPHEMERAL, *OVERLAYS)
     lasting = {name: has for name, has in links.items() if not name.startswith(others)}
-    made = [f"{name} {kind}" for name, has in lasting.items() if (kind := kind_of(name, has))]
-    return with_known(node, {"links": made, "settings": of_known(node, setting_lines(node, lasting, links))})
+    made = [f"{name} {kind}" for name, has in lasting.items() if (kind := kind_of(node, name, has))]
+    named = {line for line in made if os.path.exists(TUNNELS_FILE.format(line.partition(" ")[0]))}
+    found = {
+        "links": [line for line in made if line not in named],
+        # Of their own: before, what had a file there was taken for a role's.
+        "tunnels": sorted(named),
+        "settings": of_known(node, setting_lines(node, lasting, links)),
+    }
+    return with_known(node, found)
 
 
-def kind_of(name: str, has: dict[int, bytes]) -> str:
+def kind_of(node: Look, name: str, has: dict[int, bytes]) -> str:
     """What a link is that somebody made; empty for hardware, one end of a pair, and a tunnel of a role's."""
     kind = called(has)
-    return "" if kind == "veth" or name in OF_MODULES or is_tunnel(name) else kind
+    return "" if kind == "veth" or name in OF_MODULES or is_tunnel(node, name) else kind
 
 
 def called(has: dict[int, bytes]) -> str:
@@ -130,6 +139,8 @@ def setting_lines(
         found.append(f"{name} txqueuelen {value(has[QUEUE_LENGTH]) if QUEUE_LENGTH in has else 0}")
         flags = value(has[FLAGS]) ^ NO_ARP
         found += [f"{name} {what} {('off', 'on')[flags & flag > 0]}" for what, flag in OF_A_LINK.items()]
+        # One that is down at the seal waits for its cable, and comes up by itself.
+        found += [f"{name} state {('down', 'up')[flags & IS_UP]}"] * (flags & IS_UP or node.mode != "seal")
         found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
     # What a bridge or a bond does follows from the links in it, which come and go.
     found += device_lines(name for name, has in lasting.items() if called(has) in ("", "veth"))
@@ -142,13 +153,13 @@ def nobodys_mtu(
     """The links whose MTU follows from no declaration, nor as a bridge's from other links, and is compared by
     no other kind."""
     declared = addresses_in(RAILS_FILE) | addresses_in(LINKS_FILE)
-    given = (line.partition(" dev ") for line in address_lines(names)) if declared else ()
+    given = (line.partition(" dev ") for line in address_lines(node, names)) if declared else ()
     governed = {name for address, _, name in given if address.partition("/")[0] in declared}
     governed.update(node.keys_of("interface"))
     return {
         name: has
         for name, has in lasting.items()
-        if MTU in has and name not in governed and not is_tunnel(name) and called(has) != "bridge"
+        if MTU in has and name not in governed and not is_tunnel(node, name) and called(has) != "bridge"
     }
 
 
@@ -186,7 +197,8 @@ def answer_of(asked: Any, name: str, code: int) -> list[int]:
 def sysctl_lines(node: Look, names: tuple[str, ...]) -> list[str]:
     """A line for each of these links' settings, and the kernel's; what a node cannot write is its host's."""
     own = {str(key).replace(".", "/") for key in node.keys_of("sysctl")}
-    paths = [*(f"net/{path.format(name)}" for path in OF_AN_INTERFACE for name in names), *OF_THE_KERNEL]
+    of_each = (*OF_AN_INTERFACE, FORWARDING) if FORWARDS.replace(".", "/") in own else OF_AN_INTERFACE
+    paths = [*(f"net/{path.format(name)}" for path in of_each for name in names), *OF_THE_KERNEL]
     paths += [OF_TCP + x for x in os.listdir(f"{TOP}/{OF_TCP}") if x[:4] == "tcp_" and x not in NOT_OF_TCP]
     return [
         f"{path} {' '.join(text_of(f'{TOP}/{path}', '').split())}"
@@ -243,17 +255,19 @@ class Interfaces(Known):
         words = line.split()
         return words[1] == "mtu" and words[2] == declared_mtu(run.stack, run.host)
 
-    def obstacle(self, found: Obstacles, difference: Difference, manifest: Manifest) -> None:
-        """A link, with the command that takes it away; a setting, with the one that takes it back."""
-        sealed = {key_of(line): line for line in map(str, difference.expected.get("settings") or ())}
-        for line in added(difference, "links") if "links" in difference.found else ():
-            name = line.split()[0]
-            found.undo(f"link {name}", "ip", "link", "delete", "dev", name)
-        for line in added(difference, "settings") if "settings" in difference.found else ():
-            self.set_back(found, line, sealed[key_of(line)])
+    def key_of(self, aspect: str, line: str) -> str:
+        """A link by its name, a setting by what it is of."""
+        return key_of(line) if aspect == "settings" else line.partition(" ")[0]
 
-    def set_back(self, found: Obstacles, line: str, before: str) -> None:
-        """Note the command that makes a setting what it was BEFORE, as a line."""
+    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """A link, with the command that takes it away."""
+        name = line.split()[0]
+        found.undo(f"link {name}", "ip", "link", "delete", "dev", name)
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """A setting, with the command that makes it what it was. A link of another kind is named."""
+        if aspect != "settings":
+            return
         words, key = line.split(), key_of(line)
         old = before[len(key) + 1 :]
         said = f"setting {line} in place of {old}"
@@ -262,21 +276,24 @@ class Interfaces(Known):
         elif words[1] in OF_A_DEVICE:
             option, what = OF_A_DEVICE[words[1]][2]
             found.undo(said, "ethtool", option, words[0], what, old)
+        elif words[1] == "state":
+            found.undo(said, *LINK_SET, words[0], old)
         elif words[1] == "master":
             found.undo(said, *LINK_SET, words[0], *(("nomaster",) if old == "-" else ("master", old)))
         else:
             found.undo(said, *LINK_SET, words[0], words[1], old)
 
 
+OF_LINKS = ("links", "settings", "tunnels")
 LINK_SET = ("ip", "link", "set", "dev")
 KINDS = (
     Interfaces(
         "interfaces",
         look_at_interfaces,
-        {"links": is_list, "settings": is_list},
-        always=("links", "settings"),
-        never_none=("links", "settings"),
-        said={"links": "link", "settings": "setting"},
+        dict.fromkeys(OF_LINKS, is_list),
+        always=OF_LINKS,
+        never_none=OF_LINKS,
+        said={"links": "link", "settings": "setting", "tunnels": "tunnel"},
         stands_alone=True,
     ),
 )

@@ -19,7 +19,7 @@ from infra.drift.kinds.unit import DPKG_INFO, is_brought, owners_of
 from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.authorized_keys import key_files, key_files_of, keys_in, keys_in_files
-from roles.base.drift.everywhere import Everywhere
+from roles.base.drift.everywhere import Everywhere, escaped, replaced
 from roles.base.drift.sshd import FILES, matching
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ SET_ID = stat.S_ISUID | stat.S_ISGID
 NOT_WALKED = ("/proc", "/sys", "/dev", "/var/lib/containers", "/var/lib/docker", "/var/lib/containerd")
 REMOTE = ("nfs", "nfs4", "ceph", "fuse.ceph", "lustre", "cifs", "9p", "beegfs", "gpfs", "fuse.sshfs")
 WALK_LIMIT_S = 20
+SUBORDINATES_FROM = 100000
+"""The first number that accounts are given beside their own; what is below may be another account's."""
 INSTALLATION_S = 600
 """A package may set its programs' rights after it was unpacked."""
 
@@ -57,6 +59,8 @@ def look_at_privilege(node: Look, key: str, how: How) -> Found:
     found = {
         "accounts": account_lines(node),
         "members": other_members(node),
+        "services": [*in_groups(node, of_services(node)), *other_members(node, of_services(node))],
+        "subordinates": subordinate_lines(node),
         "keys": other_keys(node),
         "sudo": filed(node, sudo_files()),
         "pam": filed(node, files_below("/etc/pam.d")),
@@ -94,15 +98,50 @@ def account_lines(node: Look) -> list[str]:
         if secret[:1] not in ("!", "*"):
             also = f" {node.digest(secret.encode())}" if row[2] == "0" else ""
             found.append(f"{row[0]} has a password{also}" if secret else f"{row[0]} needs no password")
-    for row in node.table("group"):
-        if len(row) > 3 and row[0] in MIGHTY:
-            found += [f"{name} in group {row[0]}" for name in row[3].split(",") if name and name not in own]
-    return found
+    return found + in_groups(node, MIGHTY)
 
 
-def other_members(node: Look) -> list[str]:
-    """Whose own group is a mighty one, who may let others into one, and those that a password opens."""
-    mighty = {row[2]: row[0] for row in node.table("group") if len(row) > 3 and row[0] in MIGHTY}
+def in_groups(node: Look, groups: tuple[str, ...]) -> list[str]:
+    """Who is in one of these groups."""
+    own, rows = node.keys_of("user"), [row for row in node.table("group") if len(row) > 3]
+    return [
+        f"{name} in group {row[0]}"
+        for row in rows
+        if row[0] in groups
+        for name in row[3].split(",")
+        if name and name not in own
+    ]
+
+
+def of_services(node: Look) -> tuple[str, ...]:
+    """The groups of accounts that roles made for services: who is in one reads the service's secrets."""
+    own = node.keys_of("user")
+    return tuple(
+        row[0]
+        for row in node.table("passwd")
+        if row[0] in own and len(row) > 3 and row[2].isdigit() and 0 < int(row[2]) < FIRST_PERSON
+        if node.name_of("group", int(row[3])) == row[0]
+    )
+
+
+def subordinate_lines(node: Look) -> list[str]:
+    """Other numbers than their own that accounts may take: any that may be a system's, and people's.
+
+    A package that makes an account without a shell gets none that count (SUB_UID_MIN of login.defs(5)).
+    """
+    rows = [row for row in node.table("passwd") if len(row) > 6]
+    systems = {row[0] for row in rows if row[6].endswith(NO_LOGIN)}.union(node.keys_of("user"))
+    return [
+        f"{row[0]} {name} {row[1]}:{row[2]}"
+        for name in ("subuid", "subgid")
+        for row in (node.table(name) if os.path.exists(f"/etc/{name}") else ())
+        if len(row) > 2 and row[1].isdigit() and not (int(row[1]) >= SUBORDINATES_FROM and row[0] in systems)
+    ]
+
+
+def other_members(node: Look, groups: tuple[str, ...] = MIGHTY) -> list[str]:
+    """Whose own group is one of these, who may let others into one, and those that a password opens."""
+    mighty = {row[2]: row[0] for row in node.table("group") if len(row) > 3 and row[0] in groups}
     own = node.keys_of("user")
     found = [
         f"{row[0]} of group {mighty[row[3]]}"
@@ -110,7 +149,7 @@ def other_members(node: Look) -> list[str]:
         if len(row) > 3 and row[3] in mighty and row[2] != "0" and row[0] not in own
     ]
     for row in node.table("gshadow") if os.path.exists("/etc/gshadow") else ():
-        if len(row) > 3 and row[0] in MIGHTY:
+        if len(row) > 3 and row[0] in groups:
             found += [f"{name} lets into group {row[0]}" for name in row[2].split(",") if name]
             found += [f"{row[0]} has a password as a group"] * (row[1][:1] not in ("", "!", "*"))
     return found
@@ -252,12 +291,21 @@ class Privilege(Everywhere):
         if aspect == "keys":
             return self._is_known(run, line, governed)
         words = line.split()
+        if aspect == "subordinates":
+            return ("user", words[0]) in run.changed
+        if aspect == "services":
+            return self._is_of_a_new_service(run, words) or (words[1] == "in" and words[0] in governed)
         if any(kind == "package" for kind, _ in run.changed) and (
             line.startswith("/etc/pam.d/common-") or (words[1] == "uid" and 0 < int(words[2]) < FIRST_PERSON)
         ):
             return True  # what a role's packages bring along
         name = line.rpartition(" ")[0] if aspect in (*FILED, "setuid") else words[0]
         return name in governed
+
+    def _is_of_a_new_service(self, run: HostSeal, words: list[str]) -> bool:
+        """Whether a group has come to be a service's only now, with those that were in it before."""
+        account = ("user", words[0] if words[-1] == "group" else words[-1])
+        return account in run.same and not any((e.kind, e.key) == account for e in run.entries())
 
     def _is_known(self, run: HostSeal, line: str, governed: set[str]) -> bool:
         """A key of a file that a task wrote; of one that was given keys, those that were sealed there."""
@@ -273,19 +321,38 @@ class Privilege(Everywhere):
         known = keys_in_files(run, gone)
         return {**entry.want, "keys": sorted({*entry.want["keys"], *known})} if known else dict(entry.want)
 
+    def key_of(self, aspect: str, line: str) -> str:
+        """A file by its path; an account by its name: it may have got another number, or another shell."""
+        words = line.split()
+        if aspect in FILED:
+            return line.rpartition(" ")[0]
+        return " ".join(words[:2]) if aspect == "accounts" and words[1] == "uid" else line
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """The number and the shell that an account had: `usermod` changes no number of who is logged in.
+
+        A file says something else by now: it is changed back by hand.
+        """
+        if aspect in FILED:
+            return
+        name, _, number, _, shell = before.split()
+        edit = (
+            rf"s|^{escaped(name)}:\([^:]*\):[0-9]*:\(.*\):[^:]*$|"
+            rf"{replaced(name)}:\1:{number}:\2:{replaced(shell)}|"
+        )
+        found.undo(f"account {line} in place of {before}", "sed", "-i", "-e", edit, "/etc/passwd")
+
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
-        """What takes it away. A file that was there and says something else is changed back by hand."""
+        """What takes it away."""
         path, _, rest = line.rpartition(" ")
         if aspect == "keys":
             file, _, key = line.partition(": ")
             found.added_keys.setdefault(file, []).append(key)
         elif aspect in FILED:
-            sealed = manifest.entry("privilege", "root")
-            known = {str(old).rpartition(" ")[0] for old in (sealed.want.get(aspect) or () if sealed else ())}
             if path.startswith(TRANSIENT):
                 name = path.rpartition("/")[2]
                 found.undo(f"unit {name}", "systemctl", "stop", name)
-            elif path not in known:
+            else:
                 found.added.append(path)
             if aspect in ("units", "told"):
                 found.run("had systemd read its files again", "systemctl", "daemon-reload")
@@ -299,6 +366,8 @@ class Privilege(Everywhere):
 def _without(words: list[str]) -> list[str]:
     """The command that takes an account's rights away; its files stay."""
     name = words[0]
+    if words[1] in ("subuid", "subgid"):  # the account itself may be gone by now, or be none
+        return ["sed", "-i", "-e", rf"\|^{escaped(f'{name}:{words[2]}')}$|d", f"/etc/{words[1]}"]
     if words[1] == "in":
         return ["gpasswd", "--delete", name, words[-1]]
     if words[1] == "of":
@@ -314,7 +383,7 @@ def _without(words: list[str]) -> list[str]:
     return ["usermod", "--password", "*", name]
 
 
-LISTS = ("accounts", "members", "keys", *FILED, "setuid")
+LISTS = ("accounts", "members", "services", "subordinates", "keys", *FILED, "setuid")
 KINDS = (
     Privilege(
         "privilege",
@@ -324,6 +393,8 @@ KINDS = (
         never_none=LISTS[:-1],
         said={
             "members": "member",
+            "services": "in a service's group",
+            "subordinates": "numbers beside its own",
             "pam": "PAM",
             "told": "told to systemd",
             "preloaded": "preloaded library",

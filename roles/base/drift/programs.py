@@ -19,7 +19,7 @@ from infra.drift.looks import LEFT_OVER, Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.everywhere import Everywhere
 from roles.base.drift.privilege import is_installed_so
-from roles.base.drift.rights import OWN_AGAIN, others_write
+from roles.base.drift.rights import OWN_AGAIN, WRITE, let_in, others_write
 from roles.base.drift.surroundings import CHOSEN, DIVERSIONS, PROGRAM_FOLDERS, PYTHONS
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ SETTINGS = (
 )
 """Where packages have settings that those below /etc go before."""
 UNITS = "/usr/lib/systemd/system"
+CALLED_TOO = ("/usr/share/containers/systemd", "/usr/lib/dhcpcd/dhcpcd-hooks")
+"""Where packages have units of containers, and what a client of DHCP's runs at each lease."""
 NO_MODULES = (*LEFT_OVER, "__pycache__", ".pyc", ".dist-info", ".egg-info", ".pth")
 """How names end that are found where Python looks, and are no module; `surroundings` has `.pth`."""
 
@@ -56,6 +58,7 @@ def look_at_programs(node: Look, key: str, how: How) -> Found:
     missing = slow(node, "missing", lambda: missing_programs(node)) or []
     strange = slow(node, "strange", lambda: strange_programs(node)) or []
     settings = slow(node, "settings", strange_settings) or []
+    dropins = slow(node, "dropins", strange_dropins) or []
     known = own_files(node).union(node.want.get("strange") or ())
     found = {
         "edited": [line for line in edited if is_edited(node, *line.rsplit(" ", 1))],
@@ -65,6 +68,7 @@ def look_at_programs(node: Look, key: str, how: How) -> Found:
             (beside_ours() | {path for path in strange if os.path.lexists(path)}) - known
         ),
         "settings": [path for path in settings if os.path.lexists(path) and path not in own_files(node)],
+        "dropins": [path for path in dropins if os.path.lexists(path) and path not in own_files(node)],
     }
     return with_known(node, found)
 
@@ -147,7 +151,8 @@ def open_programs(node: Look) -> list[str]:
 def is_open(path: str) -> bool:
     """Whether a file is there, and others than root may write it."""
     try:
-        return others_write(os.stat(path))
+        status = os.stat(path)
+        return others_write(status) or bool(status.st_mode & 0o020 and let_in(path, WRITE))
     except OSError:
         return False
 
@@ -184,6 +189,13 @@ def strange_settings() -> list[str]:
     """Files beside packages' settings that no package brought, and links that enable units."""
     links = {path for path in files_below(UNITS) if os.path.islink(path)}
     return of_no_package({path for folder in SETTINGS for path in files_below(folder)} | links)
+
+
+def strange_dropins() -> list[str]:
+    """Settings of packages' units, units of containers, and what leases run, that no package brought."""
+    dropins = {path for path in files_below(UNITS) if path.endswith(".conf") and not os.path.islink(path)}
+    called = {path for folder in CALLED_TOO for path in files_below(folder)}
+    return of_no_package({path for path in dropins if os.path.dirname(path).endswith(".d")} | called)
 
 
 def python_tops() -> list[str]:
@@ -255,12 +267,14 @@ class Programs(Everywhere):
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """What a task wrote, and what a role's packages make of themselves as they are installed."""
         packages = any(kind == "package" for kind, _ in run.changed)
-        return aspect in ("strange", "settings") and (packages or line in run.governed())
+        return aspect in ADDED_FILES and (packages or line in run.governed())
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Moved away, or its package is installed again."""
-        if aspect in ("strange", "settings"):
+        if aspect in ADDED_FILES:
             found.added.append(line)
+            if line.startswith(UNITS):
+                found.run("had systemd read its files again", "systemctl", "daemon-reload")
             return
         if aspect == "open":
             found.undo(f"that others may write {line}", "sh", "-c", OWN_AGAIN, "own", line, "root", "go-w")
@@ -271,7 +285,8 @@ class Programs(Everywhere):
         found.undo(f"{now.format(path)}, for {package}'s", *REINSTALL, package)
 
 
-PROGRAMS = ("edited", "missing", "open", "strange", "settings")
+ADDED_FILES = ("strange", "settings", "dropins")
+PROGRAMS = ("edited", "missing", "open", *ADDED_FILES)
 KINDS = (
     Programs(
         "programs",
@@ -285,6 +300,7 @@ KINDS = (
             "open": "for others to write",
             "strange": "brought by no package",
             "settings": "settings beside packages'",
+            "dropins": "settings of units beside packages'",
         },
         stands_alone=True,
     ),

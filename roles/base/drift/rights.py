@@ -39,19 +39,29 @@ ROOTS_FOLDERS = (
 """Who writes to one of these, or below it, is root soon."""
 
 
+ACL, ACL_OF_NEW = "system.posix_acl_access", "system.posix_acl_default"
+FIELDS = ((0, 2), (2, 2), (4, 4))
+NAMED, MASK, READ, WRITE = {0x02: "user", 0x08: "group"}, 0x10, 4, 2
+
+
 def look_at_rights(node: Look, key: str, how: How) -> Found:
     """A line for each file and folder to which others have rights that root's should not give."""
-    return with_known(node, {"open": open_lines(node)})
+    secrets = {*SECRETS, *matching(HOST_KEYS)}
+    paths = leading_to_root(node, secrets)
+    return with_known(node, {"open": open_lines(node, paths, secrets), "acls": acl_lines(paths, secrets)})
 
 
-def open_lines(node: Look) -> list[str]:
-    """What others than root may write, or read of secrets: of files and folders by which one becomes root."""
-    own = {*node.keys_of("file"), *node.keys_of("directory")}
+def leading_to_root(node: Look, secrets: set[str]) -> list[str]:
+    """The files and folders by which one becomes root, but for those that a task governs."""
     files = [path for start in CRON for path in files_below(start)]
     files += [*ROOTS_FILES, *ROOTS_FOLDERS, *sudo_files(), *files_below("/etc/pam.d"), *unit_files()]
-    secrets = {*SECRETS, *matching(HOST_KEYS)}
+    return sorted({*files, *secrets} - {*node.keys_of("file"), *node.keys_of("directory")})
+
+
+def open_lines(node: Look, paths: list[str], secrets: set[str]) -> list[str]:
+    """What others than root may write, or read of secrets."""
     found = []
-    for path in sorted({*files, *secrets} - own):
+    for path in paths:
         try:
             status = os.stat(path)
         except OSError:
@@ -69,39 +79,89 @@ def others_write(status: os.stat_result) -> bool:
     return bool(status.st_uid or status.st_mode & 0o002 or (status.st_mode & 0o020 and status.st_gid))
 
 
+def acl_lines(paths: list[str], secrets: set[str]) -> list[str]:
+    """Whom ACLs let in beside; also to what will be made in a folder."""
+    found = []
+    for path in paths:
+        given = let_in(path, WRITE | READ if path in secrets else WRITE)
+        given += [f"new:{one}" for one in let_in(path, WRITE, ACL_OF_NEW)]
+        found += [f"{path} {','.join(given)}"] * bool(given)
+    return found
+
+
+def let_in(path: str, rights: int, kind: str = ACL) -> list[str]:
+    """To which users and groups, by their numbers, an ACL gives one of these rights (acl(5)).
+
+    A version, then entries of tag, rights and number (linux/posix_acl_xattr.h), little-endian everywhere.
+    """
+    try:
+        data = os.getxattr(path, kind)
+    except OSError:
+        return []
+    rows = [
+        [int.from_bytes(data[at + i : at + i + n], "little") for i, n in FIELDS]
+        for at in range(4, len(data), 8)
+    ]
+    most = next((given for tag, given, _ in rows if tag == MASK), READ | WRITE)
+    named = [(NAMED[tag], given & most & rights, number) for tag, given, number in rows if tag in NAMED]
+    return [f"{what}:{number}" for what, given, number in named if given and (what, number) != ("user", 0)]
+
+
 # On the controller
 
 OWN_AGAIN = 'chown "$2" "$1" && chmod "$3" "$1"'
 """Gives a path an owner, by name or with its group, and a mode."""
+WITHOUT_ACL = f"""
+import os, sys
+path = sys.argv[1]
+if "{ACL_OF_NEW}" in os.listxattr(path):
+    os.removexattr(path, "{ACL_OF_NEW}")
+if "{ACL}" in os.listxattr(path):
+    data, mode = os.getxattr(path, "{ACL}"), os.stat(path).st_mode & 0o7777
+    group = next(data[at + 2] for at in range(4, len(data), 8) if data[at] == 4)
+    os.removexattr(path, "{ACL}")
+    os.chmod(path, mode & ~0o070 | group << 3)
+"""
+"""Takes ACLs from a path. While there is one, what it gives at most stands where the group's rights do."""
 
 
 class Rights(Everywhere):
     """What others than root may do."""
 
+    def key_of(self, aspect: str, line: str) -> str:
+        """By the path."""
+        return line.rpartition(" ")[0] if aspect == "acls" else line.rsplit(" ", 3)[0]
+
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """The command that takes their rights away."""
-        found.undo(f"rights of others: {line}", *_closed(line, manifest))
+        path = self.key_of(aspect, line)
+        if aspect == "acls":
+            found.undo(f"rights of others: {line}", "python3", "-c", WITHOUT_ACL, path)
+            return
+        _, mode, _, group = line.rsplit(" ", 3)
+        taken = 0o027 if path.startswith((*SECRETS, HOST_KEYS.partition("*")[0])) else 0o022
+        whose = f"root:{'shadow' if path in SECRETS else group}"
+        self._give(found, line, path, whose, f"{int(mode, 8) & ~taken:04o}")
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """The rights that were sealed. An ACL is named: who was let in before is known by number only."""
+        if aspect == "open":
+            path, mode, owner, group = before.rsplit(" ", 3)
+            self._give(found, line, path, f"{owner}:{group}", mode)
+
+    def _give(self, found: Obstacles, line: str, path: str, whose: str, mode: str) -> None:
+        found.undo(f"rights of others: {line}", "sh", "-c", OWN_AGAIN, "own", path, whose, mode)
 
 
-def _closed(line: str, manifest: Manifest) -> list[str]:
-    """The command that gives a file or folder the rights that were sealed, or takes those of others away."""
-    path, mode, _, group = line.rsplit(" ", 3)
-    sealed = manifest.entry("rights", "all")
-    lines = (str(old).rsplit(" ", 3) for old in (sealed.want.get("open") or () if sealed else ()))
-    taken = 0o027 if path.startswith((*SECRETS, HOST_KEYS.partition("*")[0])) else 0o022
-    closed = [f"{int(mode, 8) & ~taken:04o}", "root", "shadow" if path in SECRETS else group]
-    mode, owner, group = next((old[1:] for old in lines if old[0] == path), closed)
-    return ["sh", "-c", OWN_AGAIN, "own", path, f"{owner}:{group}", mode]
-
-
+RIGHTS = ("open", "acls")
 KINDS = (
     Rights(
         "rights",
         look_at_rights,
-        {"open": is_list},
-        always=("open",),
-        never_none=("open",),
-        said={"open": "rights of others"},
+        dict.fromkeys(RIGHTS, is_list),
+        always=RIGHTS,
+        never_none=RIGHTS,
+        said={"open": "rights of others", "acls": "let in by an ACL"},
         stands_alone=True,
     ),
 )

@@ -11,11 +11,13 @@ import os
 from typing import TYPE_CHECKING
 
 from infra.drift.kind import Found, How, is_list
-from infra.drift.kinds.effective import files_below
+from infra.drift.kinds.effective import entries_below, files_below
 from infra.drift.kinds.known import with_known
+from infra.drift.kinds.slow import slow
+from infra.drift.kinds.unit import is_brought, owners_of, settled_units
 from infra.drift.looks import Look
-from infra.drift.node import ask_systemd, bytes_of, text_of
-from roles.base.drift.everywhere import Everywhere
+from infra.drift.node import bytes_of, text_of
+from roles.base.drift.everywhere import Everywhere, escaped, replaced
 from roles.base.drift.privilege import filed
 
 if TYPE_CHECKING:
@@ -80,6 +82,9 @@ SURROUNDING_FILES = {
         *(f"{ROOTS_HOME}/.{x}" for x in ("ssh/config", "wgetrc", "curlrc")),
     ),
     "modules": ("/etc/perl", "/usr/local/lib/site_perl"),
+    "credentials": tuple(
+        f"/{top}/credstore{x}" for top in ("etc", "run", "usr/local/lib") for x in ("", ".encrypted")
+    ),
 }
 """Files that are read together, by what they change. No file that DHCP or the boot writes is among them."""
 DEFAULTS = "/etc/default"
@@ -131,7 +136,7 @@ PASSING = ("LANG", "LC_", "container", "TERM", "HOME", "USER", "LOGNAME", "SHELL
 def look_at_surroundings(node: Look, key: str, how: How) -> Found:
     """Each list of what was added, by what it changes."""
     found = {what: strange_files(node, starts) for what, starts in SURROUNDING_FILES.items()}
-    found["libraries"] += filed(node, pythons_first())
+    found["libraries"] += filed(node, strange_first(node))
     found["names"] += told_of_names()
     found["packages"] += diverted() + chosen()
     found["trust"] += strange_certificates()
@@ -172,6 +177,29 @@ def pythons_first() -> list[str]:
         if name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py")
     }
     return sorted(found)
+
+
+def strange_first(node: Look) -> list[str]:
+    """Of these files what is not as its package brought it, where the timer has found out which one that is.
+
+    Going through the lists of all packages costs more than all else here, comparing with one next to nothing.
+    """
+    paths = pythons_first()
+
+    def read() -> list[str]:
+        owners = owners_of(node, [path for path in paths if path.startswith(LIBRARY_FOLDERS + "/")])
+        return [f"{path} {owner}" for path, owner in owners.items()]
+
+    owners = dict(line.rsplit(" ", 1) for line in slow(node, "first", read) or ())
+    return [path for path in paths if not is_owners(node, path, owners.get(path, ""))]
+
+
+def is_owners(node: Look, path: str, owner: str) -> bool:
+    """Whether a file is there as a package brought it."""
+    try:
+        return bool(owner) and is_brought(node, path, bytes_of(path), owner)
+    except OSError:
+        return False
 
 
 def read_by_units(node: Look) -> list[str]:
@@ -258,7 +286,7 @@ def strange_certificates() -> list[str]:
         if not entry.is_symlink():
             if entry.is_file() and entry.name not in (BUNDLE, "ssl-cert-snakeoil.pem"):
                 found.append(f"{entry.path} 0")
-        elif os.path.isabs(target := os.readlink(entry.path)):
+        elif (target := os.readlink(entry.path)).startswith("/"):
             linked += 1
             if not target.startswith(CERTIFICATE_SOURCES):
                 found.append(f"{entry.path} ->{target}")
@@ -324,29 +352,35 @@ def enabled_links(node: Look) -> list[str]:
     own, known = set(node.keys_of("unit")).union(own_paths(node)), node.want.get("enabled") or ()
     found = []
     for folder in ENABLED_IN:
-        for top, folders, names in os.walk(folder):
-            for name in sorted(folders + names):
-                path = f"{top}/{name}"
-                if not os.path.islink(path) or name in own or path in own or name.startswith(OWN_ENABLING):
-                    continue
-                line, inner = f"{path} ->{os.readlink(path)}", path[len(folder) :]
-                if not any(os.path.lexists(HELPER + state + inner) for state in ("enabled", "masked")):
-                    found += [line] * (f"{line} {BROUGHT}" not in known)
-                elif node.mode == "seal":
-                    found.append(f"{line} {BROUGHT}")  # a package may forget its note, and keep the link
+        for entry in entries_below(folder):
+            path, name = entry.path, entry.name
+            if not entry.is_symlink() or name in own or path in own or name.startswith(OWN_ENABLING):
+                continue
+            line, inner = f"{path} ->{os.readlink(path)}", path[len(folder) :]
+            if not any(os.path.lexists(HELPER + state + inner) for state in ("enabled", "masked")):
+                found += [line] * (f"{line} {BROUGHT}" not in known)
+            elif node.mode == "seal":
+                found.append(f"{line} {BROUGHT}")  # a package may forget its note, and keep the link
     return found
 
 
 def manager_environment(node: Look) -> list[str]:
     """Variables that systemd gives to all that it starts, as hashes: a value may be secret."""
-    (lines,) = ask_systemd([("", "Manager", "Environment")])
-    pairs = [line.partition("=") for line in lines or ()]
+    told = node.once("units", lambda: settled_units(node))[""]["environment"]
+    pairs = [line.partition("=") for line in told or ()]
     return [
         f"{name} {node.digest(value.encode())}" for name, _, value in pairs if not name.startswith(PASSING)
     ]
 
 
 # On the controller
+
+
+def spelt(line: str) -> str:
+    """A line for `sed`, in whatever way its words are set apart."""
+    space = "[[:space:]]"
+    return space + "*" + rf"{space}\+".join(map(escaped, line.split())) + space + "*"
+
 
 TRUST_AGAIN = ("trust in what no package brought", "update-ca-certificates", "--fresh")
 UNSET = ("systemctl", "unset-environment")
@@ -374,38 +408,50 @@ class Surroundings(Everywhere):
         """A link that was there by its package, which has forgotten its note of it."""
         return aspect == "enabled" and f"{line} {BROUGHT}" in (before.want.get(aspect) or ())
 
+    def key_of(self, aspect: str, line: str) -> str:
+        """A line of fstab by its place, where it is no swap; files, choices and variables by their names."""
+        words = line.split()
+        if aspect == "fstab":
+            return words[1] if words[1].startswith("/") else " ".join(words[:2])
+        named = words[0] == "alternative" or aspect == "environment" or words[0].startswith("/")
+        return line.rpartition(" ")[0] if named and aspect != "cached" else line
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """A line of fstab and a choice, as they were. Of files and variables only hashes are known."""
+        words = before.split()
+        if aspect == "fstab":
+            # The known line may be there, too: then it stays once.
+            edits = ("-e", rf"\|^{spelt(before)}$|d", "-e", rf"s|^{spelt(line)}$|{replaced(before)}|")
+            found.undo(f"line {line} of /etc/fstab in place of {before}", "sed", "-i", *edits, "/etc/fstab")
+        elif words[0] == "alternative":
+            found.undo(f"choice of {words[1]}", "update-alternatives", "--set", words[1], words[-1])
+
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
-        """What takes it away. A file that was there and says something else is changed back by hand."""
+        """What takes it away."""
         words = line.split()
         if aspect == "cached":
             found.undo(f"libraries of {line} in the loader's cache", "ldconfig")
         elif aspect == "environment":
             found.undo(f"variable {words[0]} of all that systemd starts", *UNSET, words[0])
         elif aspect == "fstab":
-            place = words[1].translate({ord(x): f"\\{x}" for x in "\\.*[]^$|"})
-            pattern = rf"\|^[^#[:space:]]\+[[:space:]]\+{place}[[:space:]]|d"
-            found.undo(f"line {line} of /etc/fstab", "sed", "-i", "-e", pattern, "/etc/fstab")
+            found.undo(f"line {line} of /etc/fstab", "sed", "-i", "-e", rf"\|^{spelt(line)}$|d", "/etc/fstab")
         elif words[0] == "diverted":
             found.undo(f"diversion of {words[1]}", *DIVERT, words[1])
         elif words[0] == "alternative":
             found.undo(f"choice of {words[1]}", "update-alternatives", "--auto", words[1])
         elif aspect == "choices":
             argv = ("apt-mark", "unhold") if words[0] == "hold" else ("dpkg", "--remove-architecture")
-            found.undo(line, *argv, words[-1])
+            # Before packages are installed again: of another architecture there may be no lists.
+            found.undo(line, *argv, words[-1], first=True)
         elif words[0] == BUNDLE:
             found.undo(*TRUST_AGAIN)
         elif not words[0].startswith("/"):
             found.undo(f"what resolved was told of {words[0]}", "resolvectl", "revert", words[0])
         else:
-            self._file(found, aspect, line, manifest)
+            self._file(found, aspect, line.rpartition(" ")[0])
 
-    def _file(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
-        """A file or a link: moved away where it was not there before."""
-        path = line.rpartition(" ")[0]
-        sealed = manifest.entry(self.name, "all")
-        known = {str(old).rpartition(" ")[0] for old in (sealed.want.get(aspect) or () if sealed else ())}
-        if path in known:
-            return
+    def _file(self, found: Obstacles, aspect: str, path: str) -> None:
+        """A file or a link is moved away."""
         found.added.append(path)
         if path.startswith(("/etc/systemd/", "/run/systemd/")):
             found.run("had systemd read its files again", "systemctl", "daemon-reload")
@@ -438,6 +484,7 @@ KINDS = (
             "users": "read of what users may do",
             "clients": "read by programs of root's",
             "modules": "read before packages' modules",
+            "credentials": "credential that systemd hands to services",
             "overriding": "library before a package's",
             "choices": "told to apt and dpkg",
             "defaults": "read as services start",

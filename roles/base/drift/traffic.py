@@ -7,6 +7,7 @@ scan more than all its other looks.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,9 @@ ROOT, INGRESS, OWN_HANDLES = 0xFFFFFFFF, 0xFFFFFFF1, 0x8000
 """Parents of queueing disciplines; from which number on the kernel gives them their handles itself."""
 DIRECTIONS, POLICY_BYTES = ("in", "out", "fwd"), 168
 """Of IPsec's policies (linux/xfrm.h): those of single sockets are their programs'."""
-PERMANENT, LASTING, LEARNED = 0x80, 0x80, 0x10
-"""State of a neighbour, flag of an address: given by somebody; flag of a neighbour of a routing daemon's."""
+PERMANENT, LASTING, LEARNED, PROXY = 0x80, 0x80, 0x10, 0x08
+"""State of a neighbour, flag of an address: given by somebody; flags of a neighbour: a routing daemon's, one
+for whom the node answers."""
 SHARED_FILE, RAILS_FILE = "/etc/keepalived/keepalived.conf", "/etc/causeway/roce.json"
 """Files of roles that name addresses which come and go as their programs see fit, beside the node's own."""
 TUNNELS_FILE = "/etc/wireguard/{}.conf"
@@ -79,8 +81,10 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
                 line for line in chain_lines() if " ".join(line.split()[:2]) not in node.keys_of("nft")
             ],
             "queues": queue_lines(lasting),
-            "addresses": of_known_interfaces(node, address_lines(lasting)),
+            "addresses": of_known_interfaces(node, address_lines(node, lasting)),
+            "inner": of_known_interfaces(node, address_lines(node, lasting, inner=True)),
             "neighbours": of_quiet_interfaces(node, neighbour_lines(lasting)),
+            "proxies": of_known_interfaces(node, proxy_lines(lasting)),
             "programs": program_lines(node, lasting),
             "policies": policy_lines(node, names),
         },
@@ -248,18 +252,23 @@ def queue_lines(names: dict[int, str]) -> list[str]:
     return found
 
 
-def address_lines(names: dict[int, str]) -> list[str]:
-    """Addresses that somebody gave an interface: not DHCP's, the kernel's own, or a role's programs'."""
+def address_lines(node: Look, names: dict[int, str], inner: bool = False) -> list[str]:
+    """Addresses that somebody gave an interface: not DHCP's, the kernel's own, or a role's programs'.
+
+    INNER: those of IPv4 that are for the node itself alone.
+    """
     from _socket import inet_ntop
 
-    found, others = [], addresses_of_programs()
-    for _, data in dumped(ROUTE, GET_ADDRESS, bytes(8)):
+    found, others = [], node.once("addresses of programs", addresses_of_programs)
+    for _, data in node.once("addresses", lambda: dumped(ROUTE, GET_ADDRESS, bytes(8))):
         family, bits, scope, index, has = data[0], data[1], data[3], value(data, 4), attributes_of(data[8:])
         flags = value(has[8]) if 8 in has else data[2]
-        if family not in (INET, INET6) or not flags & LASTING or scope >= HOST_SCOPE or index not in names:
+        if family not in (INET, INET6) or not flags & LASTING or index not in names:
             continue
         address = inet_ntop(family, has.get(2) or has[1])
-        if (scope == LINK_SCOPE and family == INET6) or address in others or is_tunnel(names[index]):
+        by_kernel = scope >= (LINK_SCOPE if family == INET6 else HOST_SCOPE)
+        wanted = by_kernel and family == INET and names[index] != "lo" if inner else not by_kernel
+        if not wanted or address in others or is_tunnel(node, names[index]):
             continue
         found.append(f"{address}/{bits} dev {names[index]}")
     return found
@@ -294,9 +303,19 @@ def of_quiet_interfaces(node: Look, lines: list[str]) -> list[str]:
     return [line for line in of_known_interfaces(node, lines) if line.split()[2] not in set_by_others]
 
 
-def is_tunnel(name: str) -> bool:
+def is_tunnel(node: Look, name: str) -> bool:
     """Whether an interface is a tunnel of a role's, which is compared with its file."""
-    return os.path.exists(TUNNELS_FILE.format(name))
+    return TUNNELS_FILE.format(name) in node.keys_of("file")
+
+
+def proxy_lines(names: dict[int, str]) -> list[str]:
+    """Addresses of others for whom the node was told to answer."""
+    found = []
+    for _, data in dumped(ROUTE, GET_NEIGHBOUR, bytes(10) + bytes([PROXY, 0])):
+        family, index, has = data[0], value(data, 4), attributes_of(data[12:])
+        if family in (INET, INET6) and data[10] & PROXY and index in names:
+            found.append(f"{network(family, has[1], 8 * len(has[1]))} dev {names[index]}")
+    return found
 
 
 def neighbour_lines(names: dict[int, str]) -> list[str]:
@@ -377,7 +396,8 @@ def number_pair(handle: int) -> str:
 
 # On the controller
 
-OBJECTS = {"rules": "rule", "routes": "route", "addresses": "address", "neighbours": "neighbour"}
+OBJECTS = {"rules": "rule", "routes": "route", "neighbours": "neighbour"}
+OBJECTS |= dict.fromkeys(("addresses", "inner"), "address")
 """Of `ip`."""
 KEEPER = "causeway-wan-gateway.service"
 CLASSES = (" root handle 1: htb ", " parent 1:10 ", " parent 1:20 ", " parent 1:30 ", " parent 1:40 ")
@@ -395,12 +415,43 @@ def taking_away(aspect: str, line: str) -> list[str]:
         return ["ip", "xfrm", "policy", "delete", *line.partition(OF_ROUTE)[0].split()]
     if aspect == "chains":
         return ["nft", "delete", "table", *words[:2]]
+    if aspect == "metrics":
+        return [*of_routes(line), "replace", *line.partition(OF_ROUTE)[0].split()]
     if aspect == "queues":
         return ["tc", words[0], "del", *words[1:]]
+    if aspect == "proxies":
+        return ["ip", "neighbour", "del", "proxy", *words]
     if words[0] == "-6":
         return ["ip", "-6", OBJECTS[aspect], "del", *words[1:]]
-    family = ["-6"] * (aspect == "routes" and ":" in "".join(words[:2]))
-    return ["ip", *family, OBJECTS[aspect], "del", *words]
+    if aspect == "routes":
+        return [*of_routes(line), "del", *words]
+    return ["ip", OBJECTS[aspect], "del", *words]
+
+
+def of_routes(line: str) -> list[str]:
+    """How a command about a route begins: of IPv6's the family is said."""
+    return ["ip", *["-6"] * (":" in "".join(line.split()[:2])), "route"]
+
+
+def known_by(aspect: str, line: str) -> str:
+    """What of a line stays the same where it is changed: for what else there is one only."""
+    words = line.split()
+    if aspect == "routes":
+        place = words[words[0] in ROUTE_TYPES.values()]
+        said = (f"{name} {word}" for word, name in zip(words[1:], words) if name in ("table", "metric"))
+        return " ".join([place, *said])
+    if aspect in ("addresses", "inner"):
+        return " ".join([words[0].partition("/")[0], *words[1:]])
+    if aspect == "neighbours":
+        return line.partition(" lladdr ")[0]
+    if aspect == "metrics":
+        return line.partition(OF_ROUTE)[0]
+    return line.partition(":")[0] if aspect == "chains" else line
+
+
+def in_its_place(put: list[str], take: list[str]) -> list[str]:
+    """What puts one thing back, and only then takes the other away, unless it gave way by that."""
+    return ["sh", "-c", f"{shlex.join(put)} && {{ {shlex.join(take)} 2> /dev/null || true; }}"]
 
 
 class Traffic(Known):
@@ -414,32 +465,49 @@ class Traffic(Known):
     def comes_along(self, before: Entry, aspect: str, line: str) -> bool:
         """What an interface has that had no address before."""
         known = with_loopback(before.want.get("addresses") or ())
-        return aspect in ("addresses", "neighbours") and line.split()[2] not in known
+        of_links = ("addresses", "inner", "neighbours", "proxies")
+        return aspect in of_links and line.split()[2] not in known
 
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """The classes of a gateway's links."""
         return aspect == "queues" and KEEPER in run.governed() and any(own in f"{line} " for own in CLASSES)
 
-    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
-        """The command that takes one away."""
-        if aspect == "metrics":
-            self._set_back(found, line, manifest)
-        else:
-            found.undo(f"{self.said[aspect]} {line}", *taking_away(aspect, line))
+    def key_of(self, aspect: str, line: str) -> str:
+        """A route by where it leads to, an address by itself, a chain by its name."""
+        return known_by(aspect, line)
 
-    def _set_back(self, found: Obstacles, line: str, manifest: Manifest) -> None:
-        """Note the command that gives a route the metrics that were sealed, or none."""
-        route = line.partition(OF_ROUTE)[0]
+    def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
+        """The command that takes one away. A table that was there stays: it may be the site's firewall."""
+        argv = taking_away(aspect, line)
         sealed = manifest.entry(self.name, "all")
-        known = (str(old).partition(OF_ROUTE) for old in (sealed.want.get("metrics") or () if sealed else ()))
-        before = next((rest for old, _, rest in known if old == route), "")
-        family = ["-6"] * (":" in "".join(route.split()[:2]))
-        argv = ["ip", *family, "route", "replace", *route.split(), *before.split()]
-        found.undo(f"{self.said['metrics']} {line}", *argv)
+        known = (str(old) for old in (sealed.want.get(aspect) or () if sealed else ()))
+        if aspect == "chains" and any(old.split()[:2] == line.split()[:2] for old in known):
+            chain = known_by(aspect, line)
+            argv = ["nft", f"flush chain {chain}; delete chain {chain}"]
+        found.undo(f"{self.said[aspect]} {line}", *argv)
+
+    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
+        """The command that puts the known one in its place. A chain that was made anew is named."""
+        said = f"{self.said[aspect]} {line} in place of {before}"
+        if aspect == "metrics":
+            found.undo(said, *of_routes(line), "replace", *before.replace(OF_ROUTE, " ").split())
+        elif aspect == "chains":
+            policy = before.split()[-1]
+            if line.split()[:-1] == before.split()[:-1]:
+                found.undo(said, "nft", f"chain {known_by(aspect, line)} {{ policy {policy}; }}")
+        else:
+            begin = of_routes(before) if aspect == "routes" else ["ip", OBJECTS[aspect]]
+            put = [*begin, "replace", *before.split()]
+            # A neighbour has one hardware address: the new one has gone by then.
+            argv = put if aspect == "neighbours" else in_its_place(put, taking_away(aspect, line))
+            found.undo(said, *argv)
 
 
 ASPECTS_OF_TRAFFIC: dict[str, Any] = dict.fromkeys(
-    ("rules", "routes", "metrics", "chains", "queues", "addresses", "neighbours", "programs", "policies"),
+    (
+        *("rules", "routes", "metrics", "chains", "queues", "addresses", "neighbours", "programs"),
+        *("policies", "inner", "proxies"),
+    ),
     is_list,
 )
 KINDS = (
@@ -459,6 +527,8 @@ KINDS = (
             "neighbours": "neighbour",
             "programs": "taker of packets",
             "policies": "IPsec policy",
+            "inner": "address within the node",
+            "proxies": "neighbour to answer for",
         },
         stands_alone=True,
     ),

@@ -40,14 +40,16 @@ def _export(export: Mapping[str, Any], filesystem: Mapping[str, Any]) -> dict[st
     """What its clients may do: read and write it, and nothing beside it.
 
     docs.ceph.com: "CephFS Client Capabilities" (the right to set quotas, `p`, is not given; with a namespace
-    of its own nobody reads a folder's files past the metadata server either), "Block Devices".
+    of its own nobody reads a folder's files past the metadata server either), "Block Devices". By the file
+    system's tag the namespace is its own in all its pools: files stay where they were written when their
+    folder gets another pool, and who has it mounted goes on.
     """
     if export["kind"] == "cephfs":
         name, path = filesystem["name"], export["name"]
         return {
             "mds": f"allow rw fsname={name} path=/{path}",
             "mon": f"allow r fsname={name}",
-            "osd": f"allow rw pool={export['pool']} namespace={path}",
+            "osd": f"allow rw namespace={path} tag cephfs data={name}",
         }
     if export["kind"] == "rbd":
         pool = export["pool"]

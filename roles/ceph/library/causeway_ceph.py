@@ -162,7 +162,10 @@ def main() -> None:
     if step in CHECKED and (step in CLUSTER or said["state"]):
         argv = ["python3", program, "check", step]
         want = {"want": {"output": said["state"]}} if said.get("state") else {}
-        governs.append({"kind": "check", "key": CHECKED[step], "how": {"argv": argv}, **want})
+        how = {"argv": argv, "watched": True}
+        governs.append({"kind": "check", "key": CHECKED[step], "how": how, **want})
+        if step == "ground":
+            governs.append({"kind": "identities", "key": "beside Ceph's own", "how": how})
     answer = {**NOTHING, **{name: said[name] for name in NOTHING if name in said}, "governs": governs}
     module.exit_json(changed=bool(said["changes"]), changes=said["changes"], **answer)
 

@@ -17,6 +17,7 @@ go on.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 import socket
 import subprocess
@@ -42,17 +43,36 @@ def main_process(unit: str) -> int:
     return int(subprocess.run(argv, check=True, capture_output=True, text=True).stdout)
 
 
+def ticks_of(process: int) -> int:
+    """When a process began, in ticks since the boot (proc(5), stat: the field after its name's bracket)."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 def began(process: int) -> float:
-    """When a process began, in seconds since 1970 (proc(5), stat: the field after its name's bracket)."""
-    ticks = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    ago = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    """When a process began, in seconds since 1970 as the clock has it now."""
+    ago = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks_of(process) / os.sysconf("SC_CLK_TCK")
     return time.time() - ago
 
 
 def is_older(unit: str, keyring: Path) -> bool:
-    """Whether a unit's ceph-fuse has read another key. One that is down will read this one."""
+    """Whether a unit's ceph-fuse has read another key. One that is down will read this one.
+
+    Times are wrong where the clock was set back. So a client that was found older is noted with the keyring
+    of that moment: one that came after it has read that, whenever it says that it began.
+    """
     process = main_process(unit)
-    return bool(process) and began(process) < keyring.stat().st_mtime
+    if not process or began(process) >= keyring.stat().st_mtime:
+        return False
+    noted, client = STAGING / f"{unit}.older", f"{process} {ticks_of(process)}"
+    digest = hashlib.sha256(keyring.read_bytes()).hexdigest()
+    before = noted.read_text().split("\n") if noted.exists() else ["", ""]
+    if before[1] == digest and before[0] != client:
+        return False
+    STAGING.mkdir(exist_ok=True, mode=0o700)
+    part = noted.with_suffix(".part")
+    part.write_text(f"{client}\n{digest}")
+    part.replace(noted)
+    return True
 
 
 def mounts(place: Path) -> int:

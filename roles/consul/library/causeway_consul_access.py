@@ -66,7 +66,7 @@ changes:
   type: list
   returned: always
 governs:
-  description: What is granted, also where it was copied to.
+  description: What is granted, also where it was copied to, and what somebody granted beside it.
   type: list
   returned: always
 """
@@ -120,9 +120,10 @@ class Access:
         self.changes: list[str] = []
 
     def change(self, what: str, method: Any, path: str, *value: Any) -> Any:
-        """Do it, unless this is a dry run, and remember that."""
+        """Do it, unless this is a dry run, and remember that it was done."""
+        done = None if self.dry_run else method(path, *value)
         self.changes.append(what)
-        return None if self.dry_run else method(path, *value)
+        return done
 
     def grant(self, kinds: list[dict[str, Any]], tokens: dict[str, dict[str, str]]) -> None:
         """Policies and tokens: all that are named, and none of ours that is not."""
@@ -212,20 +213,22 @@ def main() -> None:
     )
     access = Access(Agent(module.params["token"]), module.check_mode)
     try:
-        # Not the token alone: what it may is copied by itself, and at times later.
+        # Not the token alone: what it may is copied by itself, and at times later. That it may read them says
+        # nothing of what else it may: a secondary's server was seen to refuse the query a moment after.
         patiently(lambda: access.agent.get("/v1/acl/policies"), module.params["wait_s"])
         if module.params["primary"]:
             access.grant(module.params["kinds"], module.params["tokens"])
-        access.query()
+        patiently(access.query, COPY_S)
         # What is recorded next would be other things than what comes a moment later.
         if not module.params["primary"] and not module.check_mode:
             await_copy(module, access)
     except ConsulError as error:
         module.fail_json(msg=f"Consul did not take it: {error}")
     # Shared: Consul copies what was granted in one datacenter to the others, where no task changes it.
-    how = {"argv": [module.params["shown_by"]], "shared": True}
-    shown = {"kind": "check", "key": "consul-access", "how": how}
-    module.exit_json(changed=bool(access.changes), changes=access.changes, governs=[shown])
+    how = {"argv": [module.params["shown_by"]], "watched": True}
+    shown = {"kind": "check", "key": "consul-access", "how": {**how, "shared": True}}
+    beside = {"kind": "granted", "key": "consul-access", "how": how}
+    module.exit_json(changed=bool(access.changes), changes=access.changes, governs=[shown, beside])
 
 
 if __name__ == "__main__":

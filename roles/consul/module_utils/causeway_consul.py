@@ -13,6 +13,8 @@ from urllib.parse import quote
 HOST, PORT = "127.0.0.1", 8501
 AUTHORITY = "/etc/consul.d/ca.pem"
 PAUSE_S = 0.5
+ELECTION_S = 20.0
+"""How long servers may take to have a leader again, and an agent to have found another server."""
 
 
 class ConsulError(Exception):
@@ -31,11 +33,11 @@ class Agent:
 
     def get(self, path: str) -> Any:
         """What is there; ConsulError with status 404 where nothing is."""
-        return self._ask("GET", path, None)
+        return self._answer("GET", path, None)
 
     def put(self, path: str, value: Any = None) -> Any:
         """Make or change it."""
-        return self._ask("PUT", path, value)
+        return self._answer("PUT", path, value)
 
     def post(self, path: str, value: Any) -> Any:
         """Make it."""
@@ -43,7 +45,7 @@ class Agent:
 
     def delete(self, path: str) -> Any:
         """Take it away."""
-        return self._ask("DELETE", path, None)
+        return self._answer("DELETE", path, None)
 
     def health(self) -> dict[str, Any]:
         """What the leader thinks of the servers (autopilot); an answer also while they are not healthy."""
@@ -55,6 +57,14 @@ class Agent:
                 raise
             unhealthy: dict[str, Any] = json.loads(str(error))
             return unhealthy
+
+    def _answer(self, method: str, path: str, value: Any) -> Any:
+        """Yes or no to what may be asked twice: a server's error (5xx) is one of a moment, at times."""
+        return patiently(
+            lambda: self._ask(method, path, value),
+            ELECTION_S,
+            lambda error: error.status >= http.client.INTERNAL_SERVER_ERROR,
+        )
 
     def _ask(self, method: str, path: str, value: Any) -> Any:
         body = None if value is None else json.dumps(value)
@@ -74,13 +84,18 @@ class Agent:
         return json.loads(text) if text.strip() else None
 
 
-def patiently(action: Callable[[], Any], limit_s: float) -> Any:
-    """The first result of `action` that is not a ConsulError; its last error after `limit_s` seconds."""
+def patiently(
+    action: Callable[[], Any], limit_s: float, again: Callable[[ConsulError], bool] = lambda _: True
+) -> Any:
+    """The first result of `action` that is not a ConsulError; its last error after `limit_s` seconds.
+
+    `again`: after which errors it is tried again; at once the error of any other.
+    """
     end = time.monotonic() + limit_s
     while True:
         try:
             return action()
-        except ConsulError:
-            if time.monotonic() > end:
+        except ConsulError as error:
+            if not again(error) or time.monotonic() > end:
                 raise
         time.sleep(PAUSE_S)

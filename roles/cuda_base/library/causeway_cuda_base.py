@@ -306,7 +306,11 @@ def main() -> None:
 
 
 def _targets(node: Node, wanted: cuda.Wanted) -> tuple[dict[str, str], list[str]]:
-    """As `Wanted.targets`, after another look at the sources where something is missing."""
+    """As `Wanted.targets`, after another look at the sources where something is missing.
+
+    At all of them: a list that is fetched alone takes along the release file of its neighbours, whose older
+    lists apt then holds for those of that release.
+    """
     installed = node.installed()
     names = sorted({*wanted.packages, *wanted.bound(installed)})
     targets, missing = wanted.targets(installed, node.offered(names))

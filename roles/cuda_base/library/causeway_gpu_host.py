@@ -51,8 +51,7 @@ def governed() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"kind": "file", "key": f"/{path}"} for path in files if (host.ROOT / path).exists()
     ]
-    if (host.ROOT / host.SYSCTL_FILE).exists():
-        found.append({"kind": "sysctl", "key": "vm.nr_hugepages", "how": {"file": f"/{host.SYSCTL_FILE}"}})
+    # How many huge pages there are is the check's to say: a boot gives those that there was no room for.
     check = {"kind": "check", "key": "causeway-gpu-host settled", "how": {"argv": [PROGRAM, "settled"]}}
     return [*found, check]
 

@@ -112,7 +112,7 @@ def keep(path: str, text: str) -> bool:
 
 
 def record() -> dict[str, Any]:
-    """`before`: setting → place → value. `waits`: setting → what waits for a boot, and in which."""
+    """`before`: setting → place → value. `waits`: setting → what waits, in which boot, and what there was."""
     try:
         found: dict[str, Any] = json.loads(text_of(RECORD))
     except ValueError:
@@ -259,6 +259,8 @@ class Setting:
     """What the rest waits for, given what stands now; empty where nothing more is to come."""
     by_reboot: bool = True
     """Whether a reboot of the node is what it waits for."""
+    lost: Callable[[Values, Values], bool] = lambda _was, _now: False
+    """Whether of what could be had before that boot somebody took something away since."""
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,10 @@ def pages(name: str, path: str, wanted: int, lack: Callable[[], str], later: Cal
     def waits(found: Values) -> str:
         return f"room was found for {found[path]} of {wanted}: the next boot has all" if later() else ""
 
-    return Setting(name, read, lambda _: {path: str(wanted)}, write_files, waits)
+    def lost(was: Values, now: Values) -> bool:
+        return int(now[path] or 0) < int(was.get(path) or 0)
+
+    return Setting(name, read, lambda _: {path: str(wanted)}, write_files, waits, lost=lost)
 
 
 def lack_of_2m() -> str:
@@ -519,7 +524,7 @@ def bring(setting: Setting, known: dict[str, Any], dry_run: bool) -> State:
             if not dry_run:
                 written.pop(name, None)
             return State(name, "effective", changed=found != was)
-        if dry_run and not waited:
+        if dry_run and (not waited or setting.lost(waited.get("had", {}), found)):
             return State(name, "differs", differing(found, wanted), changed=True)
         if not (why := setting.waits(found)):
             return State(name, "failed", differing(found, wanted))
@@ -527,7 +532,7 @@ def bring(setting: Setting, known: dict[str, Any], dry_run: bool) -> State:
             why = f"was written before this boot, and yet {differing(found, wanted)}"
             return State(name, "failed", why)
         if not dry_run:
-            written[name] = waited or {"boot": boot(), "wanted": wanted}
+            written[name] = {"boot": boot(), **waited, "wanted": wanted, "had": found}
         return State(name, "rendered", why, changed=found != was or not waited, reboot=setting.by_reboot)
     except UnsupportedError as lack:
         return State(name, "unsupported", str(lack))

@@ -23,6 +23,13 @@ from causeway_clock import Clock, look
 DAY_S = 86_400
 YOUNGEST_S = 3600
 """What was used in the last hour stays even where the disk is full: it is a job's that runs."""
+SHARED = frozenset((
+    "9p", "afs", "autofs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
+    "ocfs2", "orangefs", "smb3", "virtiofs", "wekafs",
+))  # fmt: skip
+"""File systems in which other machines have their data."""
+OWN_BY_FUSE = "fuse.fuse-overlayfs"
+"""All else by FUSE may lead to another machine: by SSH, to objects, to Ceph."""
 ASIDE = ".causeway-aside"
 BATCH = 1000
 Key = tuple[int, int]
@@ -175,14 +182,26 @@ class Scratch:
 
     def empty_folders(self, days: float) -> None:
         """Remove folders, the innermost first; one that is not empty stays, and one that a process is in."""
-        places = [Path(place) for place, _, _ in os.walk(self.folder, topdown=False) if place != self.folder]
-        old = [place for place in places if self.is_old(place, days)]
+        old = [place for place in reversed(list(self.folders())) if self.is_old(place, days)]
         used = Used() if old else None
         for place in old:
             with contextlib.suppress(OSError):
                 found = place.lstat()
                 if used and not used.has((found.st_dev, found.st_ino)):
                     place.rmdir()
+
+    def folders(self) -> Iterator[Path]:
+        """Those below it on its own file system, each before what is in it."""
+        for place, names, _ in os.walk(self.folder):
+            names[:] = [name for name in names if self.is_own(Path(place, name))]
+            yield from (Path(place, name) for name in names)
+
+    def is_own(self, place: Path) -> bool:
+        """Whether it is a folder that nothing else is mounted at."""
+        with contextlib.suppress(OSError):
+            found = place.lstat()
+            return stat.S_ISDIR(found.st_mode) and found.st_dev == self.device
+        return False
 
     def is_old(self, place: Path, days: float) -> bool:
         """Whether nothing was made, moved or removed in a folder for days."""
@@ -208,8 +227,28 @@ def room(folder: str) -> tuple[int, int]:
     return taken, taken + found.f_bavail * found.f_frsize
 
 
+def file_system(folder: str, mounts: str) -> str:
+    """Of which kind the one is that holds a folder, by the text of /proc/self/mountinfo."""
+    found, length = "", 0
+    for line in mounts.splitlines():
+        before, _, after = line.partition(" - ")
+        point = before.split()[4].rstrip("/") + "/"
+        # What is mounted last at one place covers what was there.
+        if f"{folder}/".startswith(point) and len(point) >= length:
+            found, length = after.split()[0], len(point)
+    return found
+
+
+def is_shared(kind: str) -> bool:
+    """Whether other machines have their data in file systems of a kind."""
+    return kind in SHARED or (kind.startswith("fuse.") and kind != OWN_BY_FUSE)
+
+
 def main(folder: str, days: str, high_pct: str, low_pct: str, clock: str) -> None:
     """Clean, and say what went."""
+    kind = file_system(os.path.realpath(folder), Path("/proc/self/mountinfo").read_text())
+    if is_shared(kind):
+        sys.exit(f"{folder} lies on a file system of kind {kind}, where other machines have their data")
     scratch = Scratch(folder, look(Path(clock)))
     scratch.left_aside()
     scratch.by_age(float(days))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 from infra.drift.kind import Found, How
 from infra.drift.kinds.live import LIVE, LIVE_ASPECTS, LIVE_LIMIT_S, Live, differing_lines, in_force
 from infra.drift.looks import Look
 from infra.drift.node import run, text_of
 
 FRR_FILE = "/etc/frr/frr.conf"
+FRR_PIDS, FRR_STARTS_S = "/run/frr", 10
 FRR_WORDLESS = ("!", "#", "end", "exit", "Building ", "Current ", "frr version ", "hostname ")
 """How lines begin that say nothing of what FRR does."""
 
@@ -19,7 +23,17 @@ def look_at_frr(node: Look, key: str, how: How) -> Found:
         now = run(["vtysh", "-c", "show running-config"], LIVE_LIMIT_S)
         return differing_lines(frr_lines(node, now), frr_lines(node, text_of(FRR_FILE, "")))
 
-    return in_force(node, read)
+    return in_force(node, read, lambda _: frr_is_up(), FRR_STARTS_S + 1)
+
+
+def frr_is_up() -> bool:
+    """Whether all of FRR's daemons have run for a moment: each reads the file for itself as it starts."""
+    try:
+        pids = [f"{FRR_PIDS}/{name}" for name in os.listdir(FRR_PIDS) if name.endswith(".pid")]
+        began = max([os.stat(path).st_mtime for path in pids], default=0)
+    except OSError:  # one of them has just gone
+        return False
+    return abs(time.time() - began) > FRR_STARTS_S
 
 
 def frr_lines(node: Look, text: str) -> list[str]:

@@ -34,6 +34,14 @@ LOOK_EVERY_S = 5
 CLASSES = {"management": "1:10", "scheduler": "1:20", "replication": "1:30", "scavenger": "1:40"}
 """Class → its HTB handle, in the order in which they are served; the nft rules name the same handles."""
 DEFAULT = "0x30"
+BITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+HTB = re.compile(
+    r"^class htb (?P<handle>\S+) .*?(?:prio (?P<prio>\d+) .*?)?"
+    r"rate (?P<rate>\d+)(?P<rate_unit>[KMGT]?)bit ceil (?P<ceil>\d+)(?P<ceil_unit>[KMGT]?)bit",
+    re.MULTILINE,
+)
+"""As people read it: before iproute2 6.2, as in Debian 12, classes have no JSON. Three digits are left at
+least, cut off behind (print_rate in lib/utils_math.c there)."""
 QUEUE_S = 0.05
 """What a class may hold back at the link's rate: enough for a burst, where the kernel has no fq_codel."""
 MIN_QUEUE_BYTES = 65536
@@ -98,17 +106,14 @@ def queue_bytes(root: int) -> int:
 
 def in_force(device: str) -> dict[str, dict[str, int]]:
     """The HTB classes an interface has, in the form of `wanted_classes`."""
-    status, text = run("tc", "-json", "class", "show", "dev", device)
-    found = json.loads(text or "[]") if status == 0 else []
-    return {
-        entry["handle"]: {
-            "rate": entry.get("rate", 0),
-            "ceil": entry.get("ceil", 0),
-            "prio": entry.get("prio", 0),
-        }
-        for entry in found
-        if entry.get("class") == "htb"
-    }
+    status, text = run("tc", "class", "show", "dev", device)
+    return {found["handle"]: figures(found) for found in HTB.finditer(text if status == 0 else "")}
+
+
+def figures(found: re.Match[str]) -> dict[str, int]:
+    """Rate and ceiling in bytes per second, and priority, of a class as `tc` shows it."""
+    rates = {key: int(found[key]) * BITS[found[f"{key}_unit"]] // 8 for key in ("rate", "ceil")}
+    return {**rates, "prio": int(found["prio"] or 0)}
 
 
 def has_default(device: str) -> bool:

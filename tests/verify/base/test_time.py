@@ -7,7 +7,8 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
 
-SYNCHRONISED_WITHIN_S = 30
+SYNCHRONISED_WITHIN_S = 90
+"""A server of the region's answers with a time of its own once it has one itself."""
 
 # An NTP client's request (RFC 5905: version 4, mode 3), to each server named; who answers with mode 4?
 ASK_SERVERS = """
@@ -82,7 +83,7 @@ def test_the_clock_is_steered(
         assert "-x" in options, f"chronyd would set a clock that is not its own: {options}"
         verdict.unsupported("the clock is not this node's to set; chronyd only measures (-x)")
     assert "-x" not in options
-    done = host.run(f"chronyc waitsync {SYNCHRONISED_WITHIN_S // 5} 0 0 5")
+    done = host.run(f"chronyc waitsync {SYNCHRONISED_WITHIN_S // 2} 0 0 2")
     assert done.rc == 0, "not synchronised: " + (done.stdout.splitlines() or [""])[-1]
 
 

@@ -7,6 +7,9 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask
 
+# The program is loaded with all of apt: that takes a second on an idle node, and many on a busy one.
+pytestmark = pytest.mark.deadline(60)
+
 PACKAGES = (
     "nvidia-driver-580",
     "libnvidia-compute-580",

@@ -1,11 +1,13 @@
 """A region's Ceph: everybody declared is at work, copies lie where they should, strangers learn nothing."""
 
+import json
+import time
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask, knock, run_anew
+from tests.verify.support import Expect, VerdictRecorder, ask, knock, run_anew, settled
 
 PATIENCE_S = 90
 """A daemon that was just started again has to be seen by the others."""
@@ -24,12 +26,39 @@ import json, rados, sys
 settings = json.loads(sys.argv[1])
 name = settings.pop("name")
 try:
-    conf = {"client_mount_timeout": "2", **settings}
-    with rados.Rados(name=name, conffile="/etc/ceph/ceph.conf", conf=conf):
+    with rados.Rados(name=name, conffile="/etc/ceph/ceph.conf", conf=settings):
         print(json.dumps("let in"))
 except rados.Error as error:
     print(json.dumps(type(error).__name__))
 """
+DISKS = """
+import glob, json, os, sys
+sys.path.insert(0, "/usr/local/lib/causeway_ceph")
+from asked import RefusedError, cluster, run
+paths, held, readable, others = sys.argv[1:], [], {}, []
+folders = sorted(glob.glob("/var/lib/ceph/osd/ceph-*"))
+real = {os.path.realpath(path): path for path in paths}
+for folder in folders:
+    block = os.path.basename(os.path.realpath(folder + "/block"))
+    if open("/sys/class/block/%s/dm/uuid" % block).read().startswith("CRYPT-LUKS2-"):
+        held += [real.get("/dev/" + name, name) for name in os.listdir("/sys/class/block/%s/slaves" % block)]
+for path in paths:
+    try:
+        readable[path] = run("ceph-bluestore-tool", "show-label", "--dev", path)
+    except RefusedError:
+        pass
+known = [open(folder + "/fsid").read().strip() for folder in folders]
+for folder, own in zip(folders, known):
+    with cluster("client.osd-lockbox." + own, folder + "/lockbox.keyring") as ask:
+        for key in ["causeway"] + ["dm-crypt/osd/%s/luks" % other for other in known if other != own]:
+            try:
+                others.append(ask("config-key get", key=key))
+            except RefusedError:
+                others.append("refused")
+print(json.dumps({"held": held, "readable": readable, "others": others}))
+"""
+LET_IN_S, KEPT_OUT_S = 60, 2
+"""Who is to be let in waits for a busy monitor; who is not would wait in vain."""
 ADMIN = ("client.admin", "/etc/ceph/ceph.client.admin.keyring")
 
 
@@ -44,6 +73,12 @@ def told(host: Host, *commands: str) -> list[Any]:
     return found
 
 
+def knocked(host: Host, within_s: int, **settings: str) -> str:
+    """What the monitors say to who comes as the administrator with these settings of Ceph's."""
+    words = {"name": ADMIN[0], "client_mount_timeout": str(within_s), **settings}
+    return str(ask(host, KNOCK, json.dumps(words)))
+
+
 @pytest.fixture(name="monitor")
 def _monitor(is_mon: bool, verdict: VerdictRecorder) -> None:
     if not is_mon:
@@ -52,8 +87,13 @@ def _monitor(is_mon: bool, verdict: VerdictRecorder) -> None:
 
 @pytest.mark.usefixtures("monitor")
 def test_every_monitor_has_a_voice(host: Host, expect: Expect) -> None:
-    (found,) = told(host, '{"prefix": "quorum_status"}')
-    assert sorted(found["quorum_names"]) == sorted(mon["name"] for mon in expect.ceph_mons)
+    wanted = sorted(mon["name"] for mon in expect.ceph_mons)
+
+    def quorum() -> list[str]:
+        (found,) = told(host, '{"prefix": "quorum_status"}')
+        return sorted(found["quorum_names"])
+
+    assert settled(quorum, lambda names: names == wanted, PATIENCE_S) == wanted
 
 
 @pytest.mark.usefixtures("monitor")
@@ -96,22 +136,27 @@ def test_pools_are_as_declared(host: Host, expect: Expect) -> None:
         assert found["quota_max_bytes"] == wanted.get("quota_bytes", 0)
 
 
+def kept_out_s(host: Host) -> int:
+    """So long somebody is kept out who is not let in: twice what it takes who is, or more."""
+    began = time.monotonic()
+    assert knocked(host, LET_IN_S) == "let in"
+    return max(KEPT_OUT_S, int(2 * (time.monotonic() - began)) + 1)
+
+
 @pytest.mark.usefixtures("monitor")
 def test_nobody_is_let_in_without_a_key(host: Host) -> None:
     wrong = "AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA=="
-    assert ask(host, KNOCK, '{"name": "client.admin"}') == "let in"
-    for stranger in (
-        f'{{"name": "client.admin", "key": "{wrong}"}}',
-        f'{{"name": "client.x", "key": "{wrong}"}}',
-    ):
-        assert ask(host, KNOCK, stranger) != "let in"
+    within_s = kept_out_s(host)
+    for stranger in (ADMIN[0], "client.x"):
+        assert knocked(host, within_s, name=stranger, key=wrong) != "let in"
 
 
 @pytest.mark.usefixtures("monitor")
 def test_nothing_goes_over_the_wire_in_the_clear(
     host: Host, expect: Expect, verdict: VerdictRecorder
 ) -> None:
-    plain = ask(host, KNOCK, '{"name": "client.admin", "ms_client_mode": "crc", "ms_mon_client_mode": "crc"}')
+    within_s = kept_out_s(host) if expect.ceph_encrypt_wire else LET_IN_S
+    plain = knocked(host, within_s, ms_client_mode="crc", ms_mon_client_mode="crc")
     if not expect.ceph_encrypt_wire:
         assert plain == "let in"
         verdict.not_declared("the wire is not encrypted")
@@ -133,6 +178,19 @@ if numbers:
 print(json.dumps(len(numbers)))
 """
     assert ask(host, script) == len(expect.ceph_osds)
+
+
+def test_a_disk_that_is_taken_away_tells_nobody_what_it_held(
+    host: Host, expect: Expect, verdict: VerdictRecorder
+) -> None:
+    """It is encrypted, what is decrypted of it is its OSD's, and who reads its key reads no other."""
+    encrypted = [osd["path"] for osd in expect.ceph_osds if osd.get("encrypted")]
+    if not encrypted:
+        verdict.not_declared("no disk is encrypted")
+    found: dict[str, Any] = ask(host, DISKS, *encrypted)
+    assert set(found["held"]) == set(encrypted)
+    assert found["readable"] == {}
+    assert set(found["others"]) <= {"refused"}
 
 
 def test_it_listens_where_it_should(host: Host, expect: Expect) -> None:
@@ -209,8 +267,10 @@ def test_a_monitor_says_whether_it_has_a_voice(host: Host, expect: Expect, verdi
     if not expect.ceph_metrics:
         verdict.not_declared("metrics are not asked for")
     unit, file = "causeway-ceph-quorum", f"{expect.ceph_textfile_dir}/causeway_ceph_quorum.prom"
-    shown = host.run(f"{run_anew(f'{unit}.service')} && cat {file}").stdout.splitlines()
-    assert f'causeway_ceph_monitor_in_quorum{{storage="{expect.ceph_name}"}} 1' in shown
+    look, voice = f"{run_anew(f'{unit}.service')} && cat {file}", "causeway_ceph_monitor_in_quorum"
+    wanted = f'{voice}{{storage="{expect.ceph_name}"}} 1'
+    shown = settled(lambda: host.run(look).stdout.splitlines(), lambda shown: wanted in shown, PATIENCE_S)
+    assert wanted in shown
     timer = host.run(f"systemctl show -P UnitFileState -P ActiveState {unit}.timer").stdout.split()
     assert sorted(timer) == ["active", "enabled"]
 

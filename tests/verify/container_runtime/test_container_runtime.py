@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from testinfra.host import Host
 
-from tests.verify.support import Expect, VerdictRecorder, ask, knock
+from tests.verify.support import Expect, VerdictRecorder, ask, knock, settled
 
 pytestmark = pytest.mark.deadline(120)
+
+REACHED_WITHIN_S = 30.0
+"""Another region's registry is there once its gateways have agreed on the way."""
 
 IMAGE = "localhost/causeway-verification:1"
 ARCHIVE = """
@@ -162,7 +166,9 @@ def test_the_clusters_own_registries_let_this_node_in(
         f"/etc/causeway-containers/{name}.pem" for name in ("authority", "certificate", "key")
     )
     for place in expect.container_runtime_own:
-        assert knock(host, authority, f"https://{place}/v2/", certificate, key).get("status") == 200, place
+        look = partial(knock, host, authority, f"https://{place}/v2/", certificate, key)
+        said = settled(look, lambda said: said.get("status") == 200, REACHED_WITHIN_S)
+        assert said.get("status") == 200, f"{place}: {said}"
         assert "refused" in knock(host, authority, f"https://{place}/v2/"), place
 
 

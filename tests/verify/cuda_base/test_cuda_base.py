@@ -116,6 +116,7 @@ def test_no_upgrade_moves_them(host: Host, packages: dict[str, str]) -> None:
 def test_no_metapackage_moves_them(host: Host, expect: Expect, packages: dict[str, str]) -> None:
     for name in expect.cuda_base_metapackages:
         done = host.run(f"LC_ALL=C apt-get --simulate install {name}")
+        assert "Unable to locate" not in done.stderr, f"apt does not know {name}"
         assert moved(done.stdout) & set(packages) == set(), name
 
 

@@ -9,16 +9,15 @@ from testinfra.host import Host
 
 from tests.verify.support import Expect, run_anew, settled
 
-pytestmark = pytest.mark.deadline(60)
-
 MANIFEST = "/var/lib/causeway/manifest.json"
 TIMER = "causeway-drift-watch.timer"
 SERVICE = "causeway-drift-watch.service"
 GOVERNED = f"/etc/systemd/system/{TIMER}"
 """A file of the role's own whose mode may be another for a moment."""
 NEVER = ("", "infinity")
-LOOK_S = 20
-"""More than a look takes."""
+LOOK_S = 120
+"""A look gives way to everything else: on a busy node it takes as long as its unit lets it."""
+pytestmark = pytest.mark.deadline(2 * LOOK_S)
 OURS = {
     "machine": "",
     "salt": "none",
@@ -86,10 +85,12 @@ def test_its_probe_is_compiled_once_where_only_root_reads(
     assert host.run(f"find /usr/local/lib/causeway/infra -name '*.pyc' -newermt @{now:.0f}").stdout == ""
 
 
-def test_it_tells_when_it_looked(looked_at: tuple[float, dict[str, float]]) -> None:
+def test_it_tells_when_it_looked(host: Host, looked_at: tuple[float, dict[str, float]]) -> None:
     now, found = looked_at
-    assert now - 1 <= found["causeway_drift_scan_timestamp_seconds"] <= now + 60
-    assert 0 < found["causeway_drift_scan_duration_seconds"] < 60
+    longest_s = seconds(host.run(f"systemctl show -P TimeoutStartUSec {SERVICE}").stdout.strip())
+    # One look may have been under way, which is waited for.
+    assert now - 1 <= found["causeway_drift_scan_timestamp_seconds"] <= now + longest_s
+    assert 0 < found["causeway_drift_scan_duration_seconds"] < longest_s
 
 
 def test_a_manifest_that_cannot_be_read_is_no_success(host: Host, expect: Expect) -> None:

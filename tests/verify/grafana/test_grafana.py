@@ -29,9 +29,9 @@ def answer(path):
             request = urllib.request.Request(base + path, headers=headers)
             with urllib.request.urlopen(request, timeout=20, context=context) as found:
                 return {{"status": found.status, "said": json.load(found)}}
-        except urllib.error.HTTPError as error:
-            return {{"status": error.code, "said": None}}
-        except OSError:
+        except OSError as error:
+            if getattr(error, "code", 500) < 500:
+                return {{"status": error.code, "said": None}}
             if time.monotonic() > deadline:
                 raise
             time.sleep(1)

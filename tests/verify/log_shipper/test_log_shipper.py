@@ -35,20 +35,26 @@ else:
     words = {"query": '_time:10m node:="%s" "%s"' % (node, mark)}
 asked = urllib.request.Request(url + "?" + urllib.parse.urlencode({**words, "limit": "10"}), headers=headers)
 deadline = time.monotonic() + float(patience_s)
-found = []
+found, refused = [], None
 while not found and time.monotonic() < deadline:
     time.sleep(1)
     try:
         with urllib.request.urlopen(asked, timeout=20, context=context) as answer:
             said = answer.read().decode()
-    except urllib.error.HTTPError as error:
-        sys.exit(print(json.dumps({"status": error.code})))
+    except OSError as error:
+        if getattr(error, "code", 500) < 500:
+            sys.exit(print(json.dumps({"status": error.code})))
+        refused = error
+        continue
+    refused = None
     if language == "logql":
         streams = json.loads(said)["data"]["result"]
         found = [{**one["stream"], "line": value[1]} for one in streams for value in one["values"]]
     else:
         lines = [json.loads(line) for line in said.splitlines()]
         found = [{**line, "line": line.get("_msg", line.get("message"))} for line in lines]
+if refused:
+    raise refused
 print(json.dumps({"status": 200, "lines": found}))
 """
 LOG_AND_LOOK = f"""

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from typing import Any
 
 from testinfra.host import Host
@@ -50,3 +51,9 @@ def vtysh(host: Host, question: str) -> Any:
     done = host.run(f"vtysh -c 'show {question} json'")
     assert done.rc == 0, done.stderr or done.stdout
     return json.loads(done.stdout)
+
+
+def bits(text: str) -> float:
+    """A rate as `tc` shows it, such as 47Mbit, in bits per second."""
+    number, unit = re.fullmatch(r"(\d+)([KMGT]?)bit", text).groups()  # type: ignore[union-attr] # or it fails
+    return int(number) * 1000.0 ** " KMGT".index(unit or " ")

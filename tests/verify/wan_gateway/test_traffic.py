@@ -1,14 +1,16 @@
 """A full link is shared as declared, and what leaves a region is marked for the world outside."""
 
 import json
+import re
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from testinfra.host import Host
 
 from tests.verify.support import Expect, VerdictRecorder, ask, settled
-from tests.verify.wan_gateway.links import Link, link_device, own_links, some_address
+from tests.verify.wan_gateway.links import Link, bits, link_device, own_links, some_address
 
 pytestmark = pytest.mark.deadline(90)
 
@@ -119,9 +121,18 @@ def planned(expect: Expect) -> tuple[Link, str]:
 
 
 def classes(host: Host, device: str) -> dict[str, dict[str, Any]]:
-    """HTB handle → what `tc` says of the class."""
-    text = host.run(f"tc -statistics -json class show dev {device}").stdout
-    return {entry["handle"]: entry for entry in json.loads(text or "[]")}
+    """HTB handle → rate and ceiling in bytes per second, priority, and packets that it took.
+
+    As people read it: before iproute2 6.2, as in Debian 12, there is no JSON of classes.
+    """
+    text = host.run(f"tc -statistics class show dev {device}").stdout
+    found = {}
+    for one in re.finditer(r"^class htb (\S+) (.*)\n Sent \d+ bytes (\d+) pkt", text, re.MULTILINE):
+        words = one[2].split()
+        said = dict(pairwise(words))
+        rates = {key: bits(said[key]) / 8 for key in ("rate", "ceil")}
+        found[one[1]] = {**rates, "prio": int(said.get("prio", 0)), "packets": int(one[3])}
+    return found
 
 
 def has_all(found: dict[str, Any]) -> bool:
@@ -164,7 +175,7 @@ def _expect_class(host: Host, device: str, address: str, name: str, dscp: int, p
     """Send packets with a DSCP to a port, and see them counted in a class."""
 
     def counted() -> int:
-        return int(classes(host, device)[HANDLES[name]]["stats"]["packets"])
+        return int(classes(host, device)[HANDLES[name]]["packets"])
 
     def sent() -> int:
         before = counted()

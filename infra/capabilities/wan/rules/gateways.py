@@ -5,11 +5,17 @@ from ipaddress import IPv4Address
 from typing import ClassVar
 
 from infra.declaration import ClusterSpec, LinkEndSpec, RegionSpec, WanLinkSpec
-from infra.ground.addresses import block_size, host_name
+from infra.ground.addresses import TUNNEL_NETWORK, UPLINK_NETWORK, block_size, host_name
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import links, pools
-from infra.ground.rules.regions import free_network
+from infra.ground.rules.regions import SPECIAL, free_network
 
+LINK_LOCAL = {what: network for what, network in SPECIAL.items() if network.is_link_local}
+NO_ENDS = {what: network for what, network in SPECIAL.items() if what not in LINK_LOCAL} | {
+    f"the tunnels' own range ({TUNNEL_NETWORK})": TUNNEL_NETWORK,
+    f"the regions' uplinks ({UPLINK_NETWORK})": UPLINK_NETWORK,
+}
+"""Ranges of which no carrier hands an address over."""
 SMALLEST_SHARED_PREFIX = 26
 """The smallest range whose block 0 holds the router's address and the gateways' common one."""
 
@@ -172,8 +178,33 @@ class EndsAreHandedOver:
             if end.public_address is not None and link.kind != "vpn":
                 message = f"a {link.kind} is not translated: {end.public_address} would be used by a vpn only"
                 yield Problem(f"{path}.public_address", message, str(end.public_address))
+        seen: dict[frozenset[IPv4Address], str] = {}
         for path, link in links(spec):
+            yield from self._usable(path, link)
             yield from self._apart(path, link, spec)
+            if link.a_end and link.b_end:
+                both = frozenset((link.a_end.address.ip, link.b_end.address.ip))
+                if (other := seen.setdefault(both, link.name)) != link.name:
+                    message = f"{link.a_end.address.ip} and {link.b_end.address.ip} are the ends of {other}"
+                    yield Problem(f"{path}.b_end.address", message, str(link.b_end.address))
+
+    @staticmethod
+    def _usable(path: str, link: WanLinkSpec) -> Iterator[Problem]:
+        """Addresses that no interface can have, or that are ours."""
+        for side, end in (("a_end", link.a_end), ("b_end", link.b_end)):
+            if end is None:
+                continue
+            address, network = end.address.ip, end.address.network
+            edges = (network.network_address, network.broadcast_address)
+            if network.prefixlen < 31 and address in edges:
+                message = f"{address} is no interface's: {network} begins or ends with it"
+                yield Problem(f"{path}.{side}.address", message, str(end.address))
+            for key, given in (("address", address), ("public_address", end.public_address)):
+                # Carriers do hand lines over with link-local addresses; nobody is reached there from afar.
+                known = NO_ENDS | (LINK_LOCAL if key == "public_address" else {})
+                what = next((what for what, one in known.items() if given and given in one), None)
+                if what is not None:
+                    yield Problem(f"{path}.{side}.{key}", f"{given} is in {what}", str(given))
 
     @staticmethod
     def _gateway(path: str, region: RegionSpec, end: LinkEndSpec) -> Iterator[Problem]:

@@ -11,8 +11,12 @@ from infra.ground.capability import Limits
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import links
 
+FASTEST_RTT_MS = 0.001
+"""100 m of fibre there and back; within a hall nothing is a WAN."""
 SLOWEST_RTT_MS = 2000
 """Two geostationary hops are 1.2 s; beyond this, TCP's first retransmission timer fires."""
+SLOWEST_MBPS = 0.1
+"""A packet of 1500 bytes takes 120 ms at this rate."""
 FASTEST_MBPS = 1_600_000
 """1.6 Tbit/s: the fastest Ethernet port there is (IEEE 802.3dj)."""
 LOSSY_PCT = 5.0
@@ -20,12 +24,20 @@ SMALLEST_MTU = 576
 """What every IPv4 host must accept (RFC 791)."""
 SMALLEST_IPV6_MTU = 1280
 LIMITS: Limits = {
-    (WanLinkSpec, "rtt_ms"): f"more than 0, at most {SLOWEST_RTT_MS}",
-    (WanLinkSpec, "bandwidth_mbps"): f"more than 0, at most {FASTEST_MBPS}",
+    (WanLinkSpec, "rtt_ms"): f"{FASTEST_RTT_MS:g} to {SLOWEST_RTT_MS}",
+    (WanLinkSpec, "bandwidth_mbps"): f"{SLOWEST_MBPS:g} to {FASTEST_MBPS}",
     (WanLinkSpec, "loss_pct"): "0 to below 100",
     (WanLinkSpec, "mtu_bytes"): f"{SMALLEST_MTU} to both regions' `mtu_bytes`, inside the tunnel",
 }
 """What the rules below allow, in words."""
+
+
+RTT_MS, MBPS = (FASTEST_RTT_MS, SLOWEST_RTT_MS), (SLOWEST_MBPS, FASTEST_MBPS)
+
+
+def _is_possible(link: WanLinkSpec) -> bool:
+    """Whether there is anything to reckon with; where not, `link-rates` tells."""
+    return RTT_MS[0] <= link.rtt_ms <= RTT_MS[1] and MBPS[0] <= link.bandwidth_mbps <= MBPS[1]
 
 
 class LinkEndsExist:
@@ -168,18 +180,20 @@ class RatesArePossible:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Numbers outside what any line has."""
         for path, link in links(spec):
-            yield from self._positive(f"{path}.rtt_ms", link.rtt_ms, SLOWEST_RTT_MS, "ms")
-            yield from self._positive(f"{path}.bandwidth_mbps", link.bandwidth_mbps, FASTEST_MBPS, "Mbit/s")
+            yield from self._within(f"{path}.rtt_ms", link.rtt_ms, RTT_MS, "ms")
+            yield from self._within(f"{path}.bandwidth_mbps", link.bandwidth_mbps, MBPS, "Mbit/s")
             if not 0 <= link.loss_pct < 100:
                 message = f"{show(link.loss_pct)} % is impossible: loss is at least 0 and below 100"
                 yield Problem(f"{path}.loss_pct", message, show(link.loss_pct), "0 to below 100")
 
     @staticmethod
-    def _positive(path: str, value: float, largest: int, unit: str) -> Iterator[Problem]:
-        if not 0 < value <= largest:
-            why = "must be more than 0" if value <= 0 else f"is more than {largest:,}"
-            message = f"{show(value)} {unit} is impossible: it {why}".replace("it is more", "more")
-            yield Problem(path, message, show(value), f"more than 0, at most {largest:,} {unit}")
+    def _within(path: str, value: float, limits: tuple[float, float], unit: str) -> Iterator[Problem]:
+        least, most = limits
+        if not least <= value <= most:
+            why = "must be more than 0" if value <= 0 else f"is less than {least:g}"
+            why = f"is more than {most:,}" if value > most else why
+            message = f"{show(value)} {unit} is impossible: it {why}".replace(": it is", ":")
+            yield Problem(path, message, show(value), f"{least:g} to {most:,} {unit}")
 
 
 class LossIsLow:
@@ -207,7 +221,7 @@ class FlowsFillTheLink:
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
         """Links whose declared flows together cannot keep a bandwidth-delay product in flight."""
         for path, link in links(spec):
-            if not (0 < link.rtt_ms <= SLOWEST_RTT_MS and 0 < link.bandwidth_mbps <= FASTEST_MBPS):
+            if not _is_possible(link):
                 continue
             bdp = wan.bdp_bytes(link.bandwidth_mbps, link.rtt_ms)
             needed = -(-bdp // wan.MAX_WINDOW_BYTES)
@@ -236,7 +250,7 @@ class OneFlowIsCarried:
         """Rates asked of one flow that no window scaling (RFC 7323) or the link itself allows."""
         for path, link in links(spec):
             target = link.single_flow_mbps
-            if target is None or not (0 < link.rtt_ms <= SLOWEST_RTT_MS and link.bandwidth_mbps > 0):
+            if target is None or not _is_possible(link):
                 continue
             window = math.floor(wan.window_mbps(link.rtt_ms))
             largest = min(window, link.bandwidth_mbps)

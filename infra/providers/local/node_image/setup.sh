@@ -12,7 +12,7 @@ systemctl mask --quiet \
   serial-getty@.service fstrim.timer kmod-static-nodes.service systemd-binfmt.service systemd-firstboot.service \
   systemd-journald-audit.socket systemd-modules-load.service systemd-pstore.service systemd-remount-fs.service \
   systemd-udev-settle.service systemd-udev-trigger.service systemd-udevd-control.socket \
-  systemd-udevd-kernel.socket systemd-udevd.service
+  systemd-udevd-kernel.socket systemd-udevd.service nvmefc-boot-connections.service nvmf-autoconnect.service
 # The provider gives a node its address, and podman its resolv.conf.
 systemctl mask --quiet systemd-networkd.service systemd-networkd.socket systemd-networkd-wait-online.service \
   systemd-resolved.service
@@ -72,6 +72,10 @@ for timer in apt-daily apt-daily-upgrade dpkg-db-backup logrotate; do
   printf '[Timer]\nPersistent=false\n' >"/etc/systemd/system/$timer.timer.d/not-at-boot.conf"
 done
 
+# It waits for a shutdown, to let an upgrade end before. Nodes here end by the host's word, and its start reads all that
+# apt knows: 0.7 s of a core at each boot.
+systemctl disable --quiet unattended-upgrades.service
+
 # Who logs in while no other session of root's is open has root's user manager started, and ended again afterwards:
 # three times the CPU of the login itself, in every node of a host. Here it stays.
 install -d /var/lib/systemd/linger
@@ -87,6 +91,23 @@ install -d -m 0700 /root/.ssh
 
 # What has to differ between nodes is made at a node's first boot. Debian's unit asks for systemd's own idea of a first
 # boot, which would also reset every unit to its preset; the missing key is the better question.
+# Before Debian 13 there is none: the package makes keys when it is installed.
+if [ ! -e /usr/lib/systemd/system/sshd-keygen.service ]; then
+  cat >/etc/systemd/system/sshd-keygen.service <<'UNIT'
+[Unit]
+Description=Make the host keys that are missing
+Before=ssh.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/ssh-keygen -A
+
+[Install]
+WantedBy=ssh.service
+UNIT
+  systemctl enable --quiet sshd-keygen.service
+fi
 mkdir -p /etc/systemd/system/sshd-keygen.service.d
 cat >/etc/systemd/system/sshd-keygen.service.d/missing-keys.conf <<'CONF'
 [Unit]

@@ -19,7 +19,9 @@ PATIENCE_S = 60
 
 
 class RefusedError(Exception):
-    """Something that cannot be done, and what to do about it."""
+    """Something that cannot be done, and what to do about it; with the status of the program that said so."""
+
+    status = 0
 
 
 class NotYetError(RefusedError):
@@ -89,7 +91,9 @@ def run(*argv: str, stdin: str = "") -> str:
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
     if done.returncode:
         complaint = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no word"]
-        raise RefusedError(f"{' '.join(argv[:3])} ended with {done.returncode}: {complaint[0]}")
+        refused = RefusedError(f"{' '.join(argv[:3])} ended with {done.returncode}: {complaint[0]}")
+        refused.status = done.returncode
+        raise refused
     return done.stdout
 
 

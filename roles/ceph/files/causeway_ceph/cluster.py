@@ -34,7 +34,18 @@ from asked import (
     wait,
 )
 from pools import Pools
-from state import EXPORTED, KEYRING, STATES, USERS, USERS_AT, full_ratios
+from state import (
+    EXPORTED,
+    KEYRING,
+    STATES,
+    USERS,
+    USERS_AT,
+    closed,
+    full_ratios,
+    narrower,
+    options_there,
+    own_lines,
+)
 from upgrade import BEGUN
 
 USER = "export."
@@ -138,13 +149,18 @@ class Wanted(Pools):
     def require_room(self, going: Sequence[int], staying: Sequence[int]) -> None:
         """All that is held has room on those that stay, with the distance at which Ceph stops moving data."""
         osds = {one["id"]: one for one in self.ask.mgr("osd df")["nodes"]}
-        used = sum(osds[number]["kb_used"] for number in (*going, *staying))
-        room = sum(osds[number]["kb"] for number in staying) * full_ratios(self.ask)["backfillfull"]
-        if used > room:
-            raise RefusedError(
-                f"{used / KIB_PER_GIB:.1f} GiB are held, and the OSDs that stay take "
-                f"{room / KIB_PER_GIB:.1f}: add one first, or delete something"
-            )
+        ratio = full_ratios(self.ask)["backfillfull"]
+        named = {pool.get("device_class") or "" for pool in self.wanted["pools"]}
+        for tier in sorted({"", *named}):
+            of_tier = [n for n in (*going, *staying) if tier in ("", osds[n].get("device_class"))]
+            used = sum(osds[number]["kb_used"] for number in of_tier)
+            room = sum(osds[number]["kb"] for number in of_tier if number in staying) * ratio
+            if used > room:
+                which = f" of class {tier}" if tier else ""
+                raise RefusedError(
+                    f"{used / KIB_PER_GIB:.1f} GiB are held, and the OSDs{which} that stay take "
+                    f"{room / KIB_PER_GIB:.1f}: add one first, or delete something"
+                )
 
     def emptied(self, osds: Sequence[int], until: float) -> None:
         """Wait until nothing is on these OSDs that is not whole elsewhere."""
@@ -287,14 +303,16 @@ class Wanted(Pools):
         return set(self.wanted["modules"]) <= known | set(there["enabled_modules"])
 
     def options(self) -> None:
-        """What the monitors keep for all daemons."""
-        there = {(one["section"], one["name"]): one["value"] for one in self.ask("config dump")}
+        """What the monitors keep for all daemons; what is declared is set for no daemon otherwise."""
+        there = options_there(self.ask)
         for who, options in self.wanted["options"].items():
             for name, value in options.items():
                 if there.get((who, name)) != value:
                     # Before the first manager runs, nobody knows the options of their modules.
                     force = {"force": True} if name.startswith("mgr/") else {}
                     self.change(f"{name} of {who}", "config set", who=who, name=name, value=value, **force)
+        for who, name in narrower(there, self.wanted["options"]):
+            self.change(f"{name} of {who} as declared for more", "config rm", who=who, name=name)
 
     def ratios(self) -> None:
         """How full an OSD may be."""
@@ -324,8 +342,15 @@ class Wanted(Pools):
         for pool in declared["data_pools"]:
             if pool not in known:
                 self.change(f"{pool} holds files of {name}", "fs add_data_pool", fs_name=name, pool=pool)
+        self.reopen(name)
         if not self.dry_run:
             self.folders(declared)
+
+    def reopen(self, name: str) -> None:
+        """Have a metadata server take a file system again that somebody failed, or took down."""
+        for what in closed(self.ask, name):
+            var, val = ("joinable", "true") if what == "failed" else ("down", "false")
+            self.change(f"file system {name} no longer {what}", "fs set", fs_name=name, var=var, val=val)
 
     def folders(self, declared: Mapping[str, Any]) -> None:
         """A folder of each export, with its quota, by a client of our own."""
@@ -513,7 +538,7 @@ def main(step: str, *more: str) -> None:
             wanted.users()
             wanted.keys_of_exports()
         # What a step has compared it answers for, also where another monitor's node made it.
-        state = list(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
+        state = own_lines(STATES[step](ask, settings())) if step in STATES and not wanted.dry_run else []
         said = {"changes": wanted.changes, "state": state, "upgrading": BEGUN in ask("config-key ls")}
         print(json.dumps(said))
 

@@ -15,34 +15,36 @@ It may be ended at any moment and run again: what is made is made beside its pla
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import hashlib
 import json
-import os
 import re
 import shutil
 import socket
-import struct
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import disks
 from asked import Cluster, RefusedError, cluster, entities, run, settings, wait
+from disks import OSDS, write
 from quorum import has_voice
 
 DATA = Path("/var/lib/ceph")
-OSDS = DATA / "osd"
 BOOTSTRAP = ("client.bootstrap-osd", str(DATA / "bootstrap-osd/ceph.keyring"))
 AS_CEPH = ("--setuser", "ceph", "--setgroup", "ceph")
 MON_KEYRING = "/etc/ceph/ceph.mon.keyring"
 CONFIG = Path("/etc/ceph/ceph.conf")
 RENEWED_S = 300
-"""For a daemon with a new program: its first start may convert what it keeps."""
+"""For a daemon with a new program: its first start may convert what it keeps; a gateway's first one makes
+what it keeps its users in."""
 DROP_INS = Path("/etc/systemd/system")
+STARTED = Path("/run/causeway-ceph")
+"""Of each unit that was started again for its files: which start that was, and what was in them."""
 GATEWAY = Path("/etc/ceph/gateway")
 GATEWAY_CONFIG = GATEWAY / "ceph.conf"
 PREFIXES = {"ceph-radosgw@": "rgw", **{f"ceph-{kind}@": kind for kind in ("mon", "mgr", "osd", "mds")}}
@@ -147,13 +149,16 @@ class Node:
         """Make and start everything else; the units that hold."""
         units = self.told() + [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
         self.put_back()
+        self.set_classes()
         return units + [self.started(f"ceph-{kind}@{self.name}") for kind in self.wanted["daemons"]]
 
     def gateways(self) -> list[str]:
-        """Start this node's object gateway, or start it again; the unit that holds."""
+        """Start this node's object gateway, or start it again, until it answers; the unit that holds."""
         unit = self.started(f"ceph-radosgw@rgw.{self.name}")
         if not self.dry_run:
             self.restart([unit])
+        if self.changes and not self.dry_run:
+            wait_for_gateway()
         return [unit]
 
     def osd(self, osd: Mapping[str, Any]) -> str:
@@ -162,10 +167,11 @@ class Node:
         if folder := self.made(osd):
             unit = f"ceph-osd@{number_of(folder)}"
             if is_active(unit) or not is_forgotten(known):
+                refuse_other_encryption(osd, folder)
                 return unit
             self.give_up(osd, folder)
         if osd["kind"] == "device":
-            check_device(osd, known)
+            disks.check_device(osd, known)
         if self.dry_run:
             self.changes.append(f"OSD on {osd['place']} made")
             return "ceph-osd@new"
@@ -208,10 +214,38 @@ class Node:
             fields = {"weight": round(size / 1024**4, 4), "args": self.wanted["location"]}
             ask("osd crush create-or-move", id=number, **fields)
 
+    def set_classes(self) -> None:
+        """OSDs of the class that is declared for them: Ceph's own guess binds at their first start."""
+        there = self.classes()
+        for number, (wanted, found) in there.items():
+            if found != wanted:
+                self.change(f"OSD {number} is of class {wanted}", partial(self.set_class, number, wanted))
+
+    def classes(self) -> dict[int, tuple[str, str]]:
+        """Number → declared class and the one in force, of OSDs of which one is declared."""
+        wanted = {
+            number_of(folder): osd["device_class"]
+            for osd in self.wanted["osds"]
+            if osd.get("device_class") and (folder := self.made(osd))
+        }
+        if not wanted:
+            return {}
+        with as_osd(min(wanted)) as ask:
+            found = ask("osd crush get-device-class", ids=[str(number) for number in sorted(wanted)])
+        known = {one["osd"]: one.get("device_class", "") for one in found}
+        return {number: (tier, known.get(number, "")) for number, tier in sorted(wanted.items())}
+
+    def set_class(self, number: int, tier: str) -> None:
+        """Ceph binds no second class: the first one goes before."""
+        with as_osd(number) as ask:
+            ask("osd crush rm-device-class", ids=[str(number)])
+            ask("osd crush set-device-class", ids=[str(number)], **{"class": tier})
+
     def state(self) -> list[str]:
-        """Where this node's OSDs lie, a line each."""
+        """Where this node's OSDs lie, a line each, with the class of those that have one declared."""
+        classes = {number: found for number, (_, found) in self.classes().items()}
         return [
-            f"OSD {number}: " + (" ".join("=".join(one) for one in sorted(place.items())) or "nowhere")
+            " ".join([f"OSD {number}:", *described(place, classes.get(number), OSDS / f"ceph-{number}")])
             for number, place in self.places().items()
         ]
 
@@ -238,33 +272,25 @@ class Node:
     def make_osd(self, known: str, osd: Mapping[str, Any]) -> int:
         """Ask for a number, and make the store; a number that was asked for before is given again."""
         pending = OSDS / f"new-{known}"
-        key = read(pending) or new_key()
-        write(pending, key)
+        told = disks.secrets(pending, known, bool(osd.get("encrypted")))
         with cluster(*BOOTSTRAP) as ask:
-            secret = json.dumps({"cephx_secret": key}).encode()
-            number = int(ask("osd new", secret, uuid=known)["osdid"])
+            number = int(ask("osd new", json.dumps(told).encode(), uuid=known)["osdid"])
         folder = OSDS / f"ceph-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        write(folder / "keyring", f"[osd.{number}]\n\tkey = {key}\n")
-        more = self.backing(osd, folder)
+        write(folder / "keyring", f"[osd.{number}]\n\tkey = {told['cephx_secret']}\n")
         for path in (folder, folder / "keyring"):
             shutil.chown(path, "ceph", "ceph")
         words = ["--id", str(number), "--osd-uuid", known, "--osd-data", str(folder)]
-        run("ceph-osd", "--mkfs", *words, *more, *AS_CEPH)
+        if osd["kind"] == "file":
+            words += ["--bluestore-block-size", str(int(osd["size_gib"] * 1024**3))]
+        else:
+            (folder / "block").symlink_to(disks.prepare(osd, known, number, told))
+            disks.open_disk(number)
+        run("ceph-osd", "--mkfs", *words, *AS_CEPH)
         pending.unlink()
         self.changes.append(f"OSD {number} on {osd['place']} made")
         return number
-
-    def backing(self, osd: Mapping[str, Any], folder: Path) -> list[str]:
-        """What the OSD's data lies on: a device, which is linked to, or a file, which it makes itself."""
-        if osd["kind"] == "file":
-            return ["--bluestore-block-size", str(int(osd["size_gib"] * 1024**3))]
-        if osd.get("wipe"):
-            run("wipefs", "--all", osd["path"])
-        (folder / "block").symlink_to(osd["path"])
-        shutil.chown(Path(osd["path"]).resolve(), "ceph", "ceph")
-        return []
 
     # Units
 
@@ -276,12 +302,17 @@ class Node:
         return unit
 
     def stale(self, units: list[str]) -> list[str]:
-        """Those that were started before their files were written."""
+        """Those that were started before their files were written.
+
+        A file may be younger than the daemon that read it, where the clock was set back: what was started
+        again for it has read it, and is not started again at every run until then.
+        """
         found = []
         for unit in units:
             words = ("--property=ActiveEnterTimestamp", "--timestamp=unix", "--value")
             since = float(run("systemctl", "show", *words, unit).strip().lstrip("@") or 0)
-            if max(path.stat().st_mtime for path in files_of(unit)) > since + 1:
+            younger = max(path.stat().st_mtime for path in files_of(unit)) > since + 1
+            if younger and read(STARTED / unit) != begun_with(unit):
                 found.append(unit)
         return found
 
@@ -289,6 +320,8 @@ class Node:
         """Start stale units again, one after the other; each is back before the next one goes."""
         for unit in self.stale(units):
             run("systemctl", "restart", unit)
+            STARTED.mkdir(exist_ok=True)
+            write(STARTED / unit, begun_with(unit))
             if unit.startswith("ceph-osd@"):
                 number = int(unit.partition("@")[2])
                 wait(f"OSD {number} is not up", lambda number=number: is_up(number))
@@ -315,14 +348,23 @@ class Node:
         # The others have yet to miss one that does not come back.
         for unit in units if kind == "mon" else ():
             wait(f"{unit} has no voice", lambda unit=unit: has_voice(socket_of(unit)), RENEWED_S)
-        for place in gateway_at() if kind == "rgw" else ():
-            wait(f"the gateway does not answer at {place[0]}:{place[1]}", lambda place=place: answers(place))
+        if kind == "rgw":
+            wait_for_gateway()
 
     def change(self, what: str, do: Callable[[], object]) -> None:
         """Note a change, and make it unless nothing is to be changed."""
         self.changes.append(what)
         if not self.dry_run:
             do()
+
+
+def begun_with(unit: str) -> str:
+    """Which start of a unit is the last one, and what is in its files."""
+    whole = hashlib.sha256()
+    for path in files_of(unit):
+        whole.update(path.read_bytes())
+    start = run("systemctl", "show", "--property=InvocationID", "--value", unit).strip()
+    return f"{start} {whole.hexdigest()}"
 
 
 def outdated() -> list[str]:
@@ -364,6 +406,12 @@ def gateway_at() -> list[tuple[str, int]]:
     return [(host, int(port)) for host, port in found]
 
 
+def wait_for_gateway() -> None:
+    """Until it answers wherever it is to: its unit is active as soon as its process is there."""
+    for host, port in gateway_at():
+        wait(f"the gateway does not answer at {host}:{port}", partial(answers, (host, port)), RENEWED_S)
+
+
 def answers(place: tuple[str, int]) -> bool:
     """Whether something takes connections there."""
     try:
@@ -383,50 +431,29 @@ def files_of(unit: str) -> list[Path]:
     return [path for path in paths if path.exists()]
 
 
-def check_device(osd: Mapping[str, Any], known: str) -> None:
-    """Refuse a device that is another one than declared, or holds something that nobody gave away.
-
-    What an earlier try of the OSD `known` left there is its own.
-    """
-    path = osd["path"]
-    if not Path(path).is_block_device():
-        raise RefusedError(f"{path} is not a block device here")
-    shown = run("lsblk", "--json", "--output", "SERIAL,MOUNTPOINTS,FSTYPE,PTTYPE", path)
-    device = json.loads(shown)["blockdevices"][0]
-    serial = osd.get("serial")
-    if serial and device["serial"] != serial:
-        raise RefusedError(f"{path} has serial number {device['serial']}, declared is {serial}")
-    parts = list(parts_of(device))
-    mounted = [place for part in parts for place in part.get("mountpoints") or () if place]
-    if mounted:
-        raise RefusedError(f"{path} is mounted at {', '.join(mounted)}")
-    holds = device.get("fstype") or device.get("pttype") or ("partitions" if device.get("children") else "")
-    if holds and not osd.get("wipe") and labelled(path) != known:
-        raise RefusedError(
-            f"{path} holds data ({holds}): declare `wipe: true` with its serial number "
-            f"({device['serial']}) where it may be lost"
-        )
-
-
-def parts_of(device: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A device of lsblk's, its partitions, and what is made of them."""
-    yield device
-    for child in device.get("children", ()):
-        yield from parts_of(child)
-
-
-def labelled(path: str) -> str:
-    """The UUID of the OSD whose data a device has; empty where it has none's."""
-    try:
-        labels = json.loads(run("ceph-bluestore-tool", "show-label", "--dev", path))
-    except (RefusedError, ValueError):
-        return ""
-    return str(labels.get(path, {}).get("osd_uuid", ""))
-
-
 def is_active(unit: str) -> bool:
     """Whether a unit runs."""
     return run("systemctl", "show", "--property=ActiveState", "--value", unit).strip() == "active"
+
+
+def described(place: Mapping[str, str], tier: str | None, folder: Path) -> list[str]:
+    """Where an OSD lies, its class where one is declared, and whether what it keeps is encrypted."""
+    found = ["=".join(one) for one in sorted(place.items())] + ([f"class={tier}"] if tier is not None else [])
+    return (found or ["nowhere"]) + (["encrypted"] if disks.is_encrypted(folder) else [])
+
+
+def refuse_other_encryption(osd: Mapping[str, Any], folder: Path) -> None:
+    """An OSD that is there keeps its disk as it was made."""
+    if disks.is_encrypted(folder) == bool(osd.get("encrypted")):
+        return
+    number, declared = number_of(folder), "encrypted" if osd.get("encrypted") else "in the clear"
+    raise RefusedError(
+        f"OSD {number} was made otherwise, and its disk {osd['path']} is declared {declared}. To make it "
+        f"anew, a disk at a time: `ceph osd out {number}`, wait until `ceph osd safe-to-destroy {number}` "
+        "says so, "
+        f"`systemctl disable --now ceph-osd@{number}`, `ceph osd purge {number} --yes-i-really-mean-it`, "
+        f"`wipefs --all {osd['path']} && rm -r {folder}`, and run it again"
+    )
 
 
 def is_forgotten(known: str) -> bool:
@@ -465,24 +492,9 @@ def write_mon_key(keyring: Path, key: str) -> None:
     beside.rename(keyring)
 
 
-def new_key() -> str:
-    """A key as Ceph has them: type, time of making, length, 16 random bytes."""
-    head = struct.pack("<HIIH", 1, int(time.time()), 0, 16)
-    return base64.b64encode(head + os.urandom(16)).decode()
-
-
 def read(path: Path) -> str:
     """A file's text without its line's end; empty where it is not there."""
     return path.read_text().strip() if path.exists() else ""
-
-
-def write(path: Path, text: str) -> None:
-    """A whole file, or none; nobody else may read it, not for a moment."""
-    part = path.with_name(f"{path.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    part.rename(path)
 
 
 def main(step: str, *more: str) -> None:
