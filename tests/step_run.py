@@ -159,12 +159,21 @@ class Stalls:
 
 
 class Run:
-    """One test run over steps, `at_once` at a time; `env` is added to each step's environment."""
+    """One test run over steps, `at_once` at a time; `env` is added to each step's environment.
+
+    LONG: with the tests of that mark, experiments that take long.
+    """
 
     def __init__(
-        self, steps: list[Step], env: Mapping[str, str] | None = None, at_once: int = AT_ONCE
+        self,
+        steps: list[Step],
+        env: Mapping[str, str] | None = None,
+        at_once: int = AT_ONCE,
+        *,
+        long: bool = True,
     ) -> None:
         self.waiting = list(steps)
+        self.long = long
         self.total = len(steps)
         self.env = dict(env or {})
         self.at_once = at_once
@@ -251,7 +260,8 @@ class Run:
         if step.reads:
             watched = declared.environment(step.opened, os.environ.get("PYTHONPATH", ""))
         if "pytest" in command:
-            command = (*command, f"--junit-xml={step.results}")
+            left_out = () if self.long else ("-m", "not long")
+            command = (*command, *left_out, f"--junit-xml={step.results}")
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -296,9 +306,17 @@ class Run:
         if self.waiting:
             print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
         print(*self.stalls.seen, sep="\n", end="\n" if self.stalls.seen else "")
+        if left := sum(left_out(step.log) for step in self.passed):
+            print(f"{left} long experiments were left out: --long, or a step's name, runs them")
         for step in self.failed:
             print(f"\nFAILED {step.label}", *failures(step.log), sep="\n   ")
         print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)
+
+
+def left_out(log: Path) -> int:
+    """How many of a step's tests were not asked for, as pytest says in its last lines."""
+    said = re.findall(r"^=.*\b(\d+) deselected\b", log.read_text(errors="replace"), re.MULTILINE)
+    return int(said[-1]) if said else 0
 
 
 def failures(log: Path) -> list[str]:

@@ -4,6 +4,9 @@ A step is one command with a log of its own; a test file that needs nodes is a s
 scenario. Three steps run at a time, the quick ones first, then the longest. At the end stand where the
 minutes went, which tests are flaky, and what failed.
 
+Without a word, long experiments are left out (the mark `long`, and virtual machines, unless KVM is known to
+work), and the end says how many. Who names a step, a role or a capability has all of it, and `--long` all.
+
 Exit status: 0 all passed, 1 a step failed, 2 no such step.
 """
 
@@ -24,6 +27,7 @@ from pathlib import Path
 
 from infra import capabilities
 from infra.inventory.roles import roles_within
+from infra.providers.local import names
 from tests import leftovers, minutes, outcomes, seed
 from tests.step_run import AT_ONCE, LOGS, ROOT, Run, Step
 
@@ -49,6 +53,8 @@ PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
 FEATURE = re.compile(r"\bfeature_(\w+)")
 """How a scenario says which roles it applies."""
+ACCELERATOR = names.RUN_DIR / "accelerator"
+"""What virtual machines were found to run under when the first one was made since this machine's start."""
 LARGER_PAGES = Path("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 ALONE = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them. They come
@@ -175,14 +181,17 @@ def proven_by(path: Path) -> tuple[str, ...]:
     return tuple(re.findall(r"\"([^\"]+)\"", said.group(1))) if said else ()
 
 
-def chosen(words: list[str]) -> list[Step]:
+def chosen(words: list[str], *, long: bool = False) -> list[Step]:
     """The steps that the command line's words name, in order; all without a word.
+
+    Machines that are emulated, a quarter of an hour of a core, have to be named or asked for (LONG).
 
     Raises ValueError for a word that names none.
     """
     steps = all_steps()
     if not words:
-        return steps
+        fast = ACCELERATOR.exists() and ACCELERATOR.read_text() == "kvm"
+        return [step for step in steps if long or fast or not step.emulates]
     known = {word for step in steps for word in (step.name, *step.proves)} | {"quick"}
     for word in words:
         if word not in known:
@@ -209,6 +218,9 @@ def _options(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("words", nargs="*", metavar="quick|STEP|ROLE|CAPABILITY", help="default: all steps")
     parser.add_argument("--changed", action="store_true", help="skip what passed with the same inputs")
+    parser.add_argument(
+        "--long", action="store_true", help="run long experiments, too, where no step is named"
+    )
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each step N times")
     parser.add_argument("--burn", type=int, default=0, metavar="N", help="keep N cores busy meanwhile")
     parser.add_argument("--at-once", type=int, default=AT_ONCE, metavar="N", help="steps beside each other")
@@ -271,7 +283,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
     """Run the steps; print what it cost, what is flaky, and what failed. 1 if anything did."""
     inputs = outcomes.Inputs()
     with outcomes.kept(OUTCOMES) as known:
-        same = outcomes.unchanged(steps, known, inputs) if options.changed else []
+        same = outcomes.unchanged(steps, known, inputs) if options.changed and not options.long else []
         steps = longest_first(steps, known.took_s, obtained=tools_are_obtained())
     if same:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
@@ -283,6 +295,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
         repeated([step for step in steps if step not in same], options.repeat),
         {leftovers.MARK: leftovers.new_mark(), **begun},
         options.at_once,
+        long=options.long or bool(options.words),
     )
     started, used = time.monotonic(), minutes.Processors.now()
     with _burners(options.burn), larger_pages():
@@ -308,7 +321,7 @@ def main(words: list[str]) -> int:
     options = _options(words)
     with ExitStack() as held:
         try:
-            steps = chosen(options.words)
+            steps = chosen(options.words, long=options.long)
             held.enter_context(_only_run())
         except ValueError as error:
             print(f"error: {error}\n  → ./run test list shows the steps", file=sys.stderr)

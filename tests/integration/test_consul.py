@@ -171,6 +171,7 @@ def test_a_server_that_is_killed_comes_back_by_itself(stack: Checkout) -> None:
     wait_for(lambda: healthy(stack), "it to be one of three again")
 
 
+@pytest.mark.long
 def test_a_leader_that_hangs_is_replaced(stack: Checkout) -> None:
     first = elected(stack)
     others = [name for name in SERVERS if name != first]
@@ -186,6 +187,7 @@ def test_a_leader_that_hangs_is_replaced(stack: Checkout) -> None:
     wait_for(lambda: healthy(stack), "the server that hung to be one of three again")
 
 
+@pytest.mark.long
 def test_a_datacenter_without_a_majority_goes_on_by_the_steps_in_the_docs(stack: Checkout) -> None:
     survivor, *lost = SERVERS
     for name in lost:
@@ -254,6 +256,7 @@ def refused_by(stack: Checkout, since: str) -> set[str]:
     return {node for node in (CLIENT, FAR) if f"{stack.address(node)}:" in lines}
 
 
+@pytest.mark.long
 def test_a_certificate_that_is_lost_or_ends_soon_is_named_and_repaired(stack: Checkout) -> None:
     near = ending(stack, datetime.now(UTC) + timedelta(days=30))
     stack.on_node(CLIENT, "rm", CERTIFICATE, KEY)
@@ -294,6 +297,7 @@ def ending(stack: Checkout, end: datetime) -> str:
     return signed.public_bytes(serialization.Encoding.PEM).decode()
 
 
+@pytest.mark.long
 def test_what_somebody_grants_beside_the_role_is_named_and_the_anonymous_token_closed(
     stack: Checkout,
 ) -> None:
@@ -315,6 +319,7 @@ def test_what_somebody_grants_beside_the_role_is_named_and_the_anonymous_token_c
     stack.run("exec", *words)
 
 
+@pytest.mark.long
 def test_an_agent_with_another_gossip_key_stays_outside(stack: Checkout) -> None:
     file = "/etc/consul.d/secrets.hcl"
     text = stack.on_node(CLIENT, "cat", file)
@@ -325,6 +330,7 @@ def test_an_agent_with_another_gossip_key_stays_outside(stack: Checkout) -> None
     wait_for(lambda: CLIENT in alive(stack, SERVERS[0]), "it to be back")
 
 
+@pytest.mark.long
 def test_a_server_with_old_data_catches_up(stack: Checkout) -> None:
     led, data = elected(stack), "/var/lib/consul"
     name = next(name for name in SERVERS if name != led)
@@ -339,6 +345,7 @@ def test_a_server_with_old_data_catches_up(stack: Checkout) -> None:
     wait_for(lambda: healthy(stack), "it to be one of three again")
 
 
+@pytest.mark.long
 def test_a_lost_datacenter_comes_back_from_the_other_regions_snapshot(stack: Checkout) -> None:
     consul(stack, SERVERS[0], "kv put story/snapshot before")
     stack.on_node(FAR, "systemctl", "start", "consul-snapshot.service")
@@ -386,6 +393,7 @@ def led_at(stack: Checkout, moment: int, before: str) -> str:
     return max((one for one in said if one[0] < moment), default=(0, before))[1]
 
 
+@pytest.mark.long
 def test_a_restart_is_refused_while_another_server_is_ill(stack: Checkout) -> None:
     led = elected(stack)
     asked, ill = (name for name in SERVERS if name != led)

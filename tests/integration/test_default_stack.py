@@ -113,6 +113,7 @@ def test_what_happens_anyway_is_no_drift(checkout: Checkout) -> None:
             checkout.run("exec", "causeway", "drift", checkout.stack, "--host", node)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("said")
 def test_whatever_services_read_a_scan_sees_that_it_changed(checkout: Checkout, tmp_path: Path) -> None:
     """Each service is restarted, and watched; then each thing that it read says something more."""

@@ -718,6 +718,7 @@ ALONE = [(row[0], row[1]) for row in TABLE if row in FIRST.values()]
 """The first row of each kind."""
 
 
+@pytest.mark.long
 def test_what_stands_alone_is_repaired_by_its_own_tasks(standing: Checkout, after: dict[str, Report]) -> None:
     """The same once more, without what has whole roles run: tasks are left out, and nothing is forgotten."""
     assert {report["state"] for report in after.values()} == {"clean"}
@@ -756,7 +757,14 @@ def combination(seed: int) -> list[tuple[str, str, str, str, str]]:
     return sorted(rows, key=lambda row: row[1].startswith(UNREAD) - row[1].endswith(LOOK))
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *(SEED * 1000 + number for number in range(MORE))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        SEEDS[0],
+        *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[1:]),
+        *(SEED * 1000 + number for number in range(MORE)),
+    ],
+)
 def test_any_ten_at_once_are_found_and_gone_after_one_repair(
     standing: Checkout, after: dict[str, Report], seed: int
 ) -> None:

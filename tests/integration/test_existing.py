@@ -110,6 +110,7 @@ def all_is_fine(checkout: Checkout) -> None:
 LETS_IN_AND_IS_SILENT = "/etc/ssh/sshd_config.d/00-silent.conf"
 
 
+@pytest.mark.long
 def test_a_machine_that_is_off_or_silent_fails_every_up_by_its_name(
     checkout: Checkout, machines: Machines
 ) -> None:
@@ -181,6 +182,7 @@ def kept(checkout: Checkout) -> dict[str, str]:
     return {path.name: path.read_text() for path in found}
 
 
+@pytest.mark.long
 def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     checkout: Checkout, machines: Machines
 ) -> None:
@@ -235,6 +237,7 @@ def a_consul_of_theirs_is_not_taken_over(checkout: Checkout, machines: Machines)
     machines.on(NAMES[1], "sh", "-ec", f"systemctl stop consul; rm {unit}; systemctl daemon-reload")
 
 
+@pytest.mark.long
 def test_a_machine_that_is_taken_out_alone_is_given_back_and_no_name_moves(
     checkout: Checkout, machines: Machines, before: dict[str, set[str]]
 ) -> None:

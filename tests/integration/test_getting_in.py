@@ -379,6 +379,7 @@ def test_a_machine_whose_sudo_asks_stands_by_a_secret(checkout: Checkout, machin
     assert holding == [str(kept)], "no state, log, inventory or record"
 
 
+@pytest.mark.long
 def test_a_machine_whose_sudo_asks_stands_by_somebody_at_a_terminal(
     checkout: Checkout, machines: Machines
 ) -> None:

@@ -255,6 +255,7 @@ def holders(needles: Path, root: Path) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: Checkout, built: str) -> None:
     before = checkout.instances()
@@ -270,6 +271,7 @@ def test_an_image_of_older_inputs_is_not_used_and_standing_nodes_stay(checkout: 
     assert checkout.on_node("tokyo-control-0", "date", "+%z") == "+1300"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_one_that_nobody_signed_is_not_used(checkout: Checkout) -> None:
     name = image_in(build(checkout))
@@ -280,6 +282,7 @@ def test_one_that_nobody_signed_is_not_used(checkout: Checkout) -> None:
     signature.with_suffix(".away").rename(signature)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_an_image_is_rolled_out_by_consent_a_node_after_the_other(checkout: Checkout, built: str) -> None:
     """One stands on an image of older inputs, one on the plain one."""
@@ -298,6 +301,7 @@ def test_an_image_is_rolled_out_by_consent_a_node_after_the_other(checkout: Chec
     assert baked.users(built) == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_an_image_that_a_node_is_made_from_is_not_removed(checkout: Checkout, built: str) -> None:
     name = image_in(build(checkout))

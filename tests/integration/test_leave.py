@@ -110,6 +110,7 @@ def test_data_stays_and_what_somebody_has_edited_is_kept(
     assert EDITED in kept
 
 
+@pytest.mark.long
 def test_a_role_that_comes_again_finds_its_data_and_leaves_by_name(
     checkout: Checkout, before: dict[str, set[str]]
 ) -> None:

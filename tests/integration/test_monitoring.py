@@ -465,6 +465,7 @@ def test_what_is_killed_comes_back_and_goes_on(stack: Checkout, service: str) ->
     wait_for(lambda: _asked(stack, "shanghai", down) == [], "every target to be seen")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("apart")
 def test_a_server_that_is_killed_while_it_writes_misses_the_outage_alone(stack: Checkout) -> None:
     node, looks = SERVERS["shanghai"], 'up{job="node-exporter"}'
@@ -543,6 +544,7 @@ def test_targets_that_answer_nonsense_or_never_are_named_and_harm_no_other(
         wait_for(lambda region=region: query(stack, region, down) == [], "all to be seen again")  # type: ignore[misc] # bound now
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("apart")
 def test_a_node_that_says_too_much_is_cut_off_and_named(stack: Checkout) -> None:
     many = 'for i in $(seq 7000); do echo "causeway_flood{number=\\"$i\\"} 1"; done'
@@ -577,6 +579,7 @@ def small_disk(stack: Checkout) -> Iterator[str]:
     stack.on_node(node, "sh", "-ec", swap.format(f"umount {DATA}"))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("apart")
 def test_a_server_whose_disk_is_full_says_so_and_goes_on_once_there_is_room(
     stack: Checkout, small_disk: str

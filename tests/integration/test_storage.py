@@ -269,6 +269,7 @@ def is_taken(checkout: Checkout, node: str, use: str, folder: str) -> bool:
     return not refused
 
 
+@pytest.mark.long
 def test_keys_are_replaced_under_writes(checkout: Checkout) -> None:
     """Who has a file or an image open goes on; the old key is refused on every node, the new one taken."""
     folder, nodes = (
@@ -328,6 +329,7 @@ def test_an_osd_that_is_killed_under_writes_loses_nothing(checkout: Checkout) ->
     assert python(checkout, READER, CHECK, folder) == f"{wrote} 0"
 
 
+@pytest.mark.long
 def test_a_monitor_that_is_away_stops_nobody(checkout: Checkout) -> None:
     checkout.on_node(NODES[0], "systemctl", "stop", f"ceph-mon@{NODES[0]}")
     wait_for(lambda: len(status(checkout, NODES[1]).get("quorum", ())) == 2, "the others go on")
@@ -362,6 +364,7 @@ def ask_an_osd(checkout: Checkout, *words: str) -> None:
     wait_for(taken, f"ceph {' '.join(words)} to be taken")
 
 
+@pytest.mark.long
 def test_a_bit_that_flipped_is_found_and_brought_back(checkout: Checkout) -> None:
     """One copy is spoilt behind the OSD's back: a deep scrub finds it, a repair makes it as the others."""
     image = "scratch/flip"
@@ -400,6 +403,7 @@ def fill(checkout: Checkout, megabytes: int, *words: str) -> str:
     return checkout.on_node(WRITER, "sh", "-c", command)
 
 
+@pytest.mark.long
 def test_full_osds_stop_writes_and_no_more(checkout: Checkout) -> None:
     """Clients are told, every OSD goes on and starts again, and what is deleted gives way to new files."""
     # Quickly while there is much room; then write after write, so that no OSD gets more than it holds.
@@ -419,6 +423,7 @@ def test_full_osds_stop_writes_and_no_more(checkout: Checkout) -> None:
     assert checkout.on_node(READER, "cat", f"{FOLDER}/again").strip() == "more"
 
 
+@pytest.mark.long
 def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> None:
     """Its OSD and its monitor's store are gone with it; what the new one holds comes from the others.
 
@@ -438,6 +443,7 @@ def test_a_node_that_is_lost_is_forgotten_and_replaced(checkout: Checkout) -> No
     assert checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared") == wrote
 
 
+@pytest.mark.long
 def test_nodes_that_the_others_cannot_do_without_are_not_drained(checkout: Checkout) -> None:
     wait_for(lambda: osds_up(checkout) == 4, "none is down: a place is where one is up")
     drain = f"python3 /usr/local/lib/causeway_ceph/cluster.py drain {' '.join(NODES[1:])}"
@@ -473,6 +479,7 @@ def handed_over(checkout: Checkout, said: str) -> None:
     assert "not repaired by the roles" not in said
 
 
+@pytest.mark.long
 def test_a_role_that_leaves_a_node_hands_over_what_it_holds_there_and_comes_back(checkout: Checkout) -> None:
     wrote = checkout.on_node(READER, "sh", "-ec", f"sha256sum < {FOLDER}/shared")
     watch_fourth(checkout)
@@ -498,6 +505,7 @@ def left_of(checkout: Checkout, export: str) -> list[str]:
     return checkout.on_node(READER, "sh", "-c", named.format(export)).splitlines()
 
 
+@pytest.mark.long
 def test_a_node_that_is_declared_no_more_hands_over_what_it_holds_before_it_goes(checkout: Checkout) -> None:
     """With it goes an export: nodes keep nothing of that one, and all of the others."""
     datasets, old = (len(left_of(checkout, name)) for name in ("datasets", "old"))
@@ -585,6 +593,7 @@ def begun(checkout: Checkout) -> dict[str, list[tuple[int, str]]]:
     return {kind: sorted(starts) for kind, starts in found.items()}
 
 
+@pytest.mark.long
 def test_newer_packages_start_daemons_again_in_order_under_writes(checkout: Checkout) -> None:
     """Monitors first, gateways last; what was set meanwhile is taken off, and no byte is lost."""
     publish_newer(checkout, "18.2.99")

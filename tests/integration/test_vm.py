@@ -146,27 +146,6 @@ def test_the_settings_come_back(machines: Checkout, fault: str) -> None:
     wait_for(lambda: has_its_settings(machines, A), f"the settings after: {fault}")
 
 
-def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
-    before, process, instance = (
-        boot_of(machines, A),
-        process_of(machines, A),
-        instance_of(machines, A),
-    )
-    with suppress(CalledProcessError):  # the connection may end before the command does
-        machines.ssh(A, "systemctl", "reboot")
-    wait_for(lambda: boot_of(machines, A) not in ("", before), "the machine is back", BOOT_S)
-    machines.ssh(A, "systemctl is-system-running --wait || true")
-    assert (process_of(machines, A), instance_of(machines, A)) == (process, instance)
-    machines.run("exec", "causeway", "drift", machines.stack)
-    assert machines.changes() == {}
-
-
-def test_the_marking_is_there_after_a_reboot(machines: Checkout) -> None:
-    wait_for(lambda: has_its_settings(machines, A), "the settings after the reboot")
-    seen = marks(machines)
-    assert seen[TOS] > 0.99 * sum(seen.values()) > 0
-
-
 def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout) -> None:
     instance, other = instance_of(machines, B), (process_of(machines, A), boot_of(machines, A))
     machines.ssh(B, "echo kept > /root/mark && sync")
@@ -184,13 +163,34 @@ def test_after_a_power_cut_a_killed_run_s_machine_is_adopted(machines: Checkout)
     assert (process_of(machines, A), boot_of(machines, A)) == other, "nobody touched the other one"
 
 
+def test_the_settings_and_the_marking_are_there_after_a_boot(machines: Checkout) -> None:
+    wait_for(lambda: has_its_settings(machines, B), "the settings after the boot")
+    seen = marks(machines)
+    assert seen[TOS] > 0.99 * sum(seen.values()) > 0
+
+
 def test_a_clock_that_steps_is_no_drift(machines: Checkout) -> None:
     """A scan goes by times of answers that are kept, of files, and of services' starts."""
-    for step in ("+1 hour", "-3 days", "+6 days"):
+    for step in ("-3 days", "+6 days"):
         machines.ssh(B, f"date --set='{step}'")
         machines.run("exec", "causeway", "drift", machines.stack)
     machines.ssh(B, f"date --set=@{time.time():.0f}")
     machines.run("exec", "causeway", "drift", machines.stack)
+
+
+def test_a_reboot_from_inside_loses_nothing(machines: Checkout) -> None:
+    before, process, instance = (
+        boot_of(machines, A),
+        process_of(machines, A),
+        instance_of(machines, A),
+    )
+    with suppress(CalledProcessError):  # the connection may end before the command does
+        machines.ssh(A, "systemctl", "reboot")
+    wait_for(lambda: boot_of(machines, A) not in ("", before), "the machine is back", BOOT_S)
+    machines.ssh(A, "systemctl is-system-running --wait || true")
+    assert (process_of(machines, A), instance_of(machines, A)) == (process, instance)
+    machines.run("exec", "causeway", "drift", machines.stack)
+    assert machines.changes() == {}
 
 
 def test_taking_it_down_leaves_nothing(machines: Checkout) -> None:

@@ -157,6 +157,39 @@ def test_memory_is_given_out_as_before_once_a_run_has_ended(tmp_path: Path) -> N
     assert not (tmp_path / "of-a-newer-kernel").exists()
 
 
+@pytest.mark.parametrize("long", [False, True])
+def test_long_experiments_run_when_they_are_asked_for(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], long: bool
+) -> None:
+    file = tmp_path / "test_cases.py"
+    marked = "@pytest.mark.long\ndef test_long() -> None: ...\n"
+    file.write_text(f"import pytest\n\ndef test_short() -> None: ...\n\n{marked}")
+    command = ("python", "-m", "pytest", "-v", "-p", "no:cacheprovider", str(file))
+    run = Run([Step("cases", command)], long=long)
+    asyncio.run(run.all())
+    run.report()
+    text = (logs / "cases.log").read_text()
+    assert "test_short PASSED" in text
+    assert ("test_long PASSED" in text) == long
+    said = capsys.readouterr().out
+    assert ("1 long experiments were left out" in said) != long
+    assert said.endswith("1 passed, 0 failed\n")
+
+
+@pytest.mark.parametrize("kvm", [False, True])
+def test_machines_are_emulated_for_whom_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kvm: bool
+) -> None:
+    (tmp_path / "accelerator").write_text("kvm" if kvm else "tcg")
+    monkeypatch.setattr(steps, "ACCELERATOR", tmp_path / "accelerator")
+    (tmp_path / "tests" / "integration").mkdir(parents=True)
+    (tmp_path / "tests" / "integration" / "test_vm.py").touch()
+    machines = "integration-vm"
+    assert (machines in {step.name for step in steps.chosen([])}) == kvm
+    assert machines in {step.name for step in steps.chosen([], long=True)}
+    assert machines in {step.name for step in steps.chosen([machines])}
+
+
 def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(step_run, "LIMIT_S", 0.2)
     step = shell("hangs", "sleep 60")

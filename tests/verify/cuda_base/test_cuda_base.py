@@ -9,7 +9,7 @@ from testinfra.host import Host
 from infra.capabilities.gpu import reported
 from tests.verify.support import Expect, VerdictRecorder, ask
 
-pytestmark = pytest.mark.deadline(60)
+pytestmark = pytest.mark.deadline(240)
 
 NO_GPU = "no GPU here"
 COUNT = (
