@@ -53,6 +53,8 @@ class Step:
     command: tuple[str, ...]
     quick: bool = True
     """Needs no nodes, and is part of `./run test quick`."""
+    long: bool = False
+    """Takes long, and is part of a run where somebody names it or asks for all there is."""
     alone: bool = False
     """Measures time, or takes all that a machine has."""
     emulates: bool = False
@@ -307,7 +309,7 @@ class Run:
             print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
         print(*self.stalls.seen, sep="\n", end="\n" if self.stalls.seen else "")
         if left := sum(left_out(step.log) for step in self.passed):
-            print(f"{left} long experiments were left out: --long, or a step's name, runs them")
+            print(f"{left} long experiments of these steps were left out: a step's name or --long has them")
         for step in self.failed:
             print(f"\nFAILED {step.label}", *failures(step.log), sep="\n   ")
         print(f"{len(self.passed)} passed, {len(self.failed)} failed", flush=True)

@@ -4,8 +4,9 @@ A step is one command with a log of its own; a test file that needs nodes is a s
 scenario. Three steps run at a time, the quick ones first, then the longest. At the end stand where the
 minutes went, which tests are flaky, and what failed.
 
-Without a word, long experiments are left out (the mark `long`, and virtual machines, unless KVM is known to
-work), and the end says how many. Who names a step, a role or a capability has all of it, and `--long` all.
+Without a word, what takes long is left out: experiments with the mark `long`, the scenarios `alternative`,
+and virtual machines, unless KVM is known to work. The run says what. Who names a step, a role or a capability
+has all of it, and `--long` runs everything.
 
 Exit status: 0 all passed, 1 a step failed, 2 no such step.
 """
@@ -53,6 +54,8 @@ PROVES = re.compile(r"^PROVES = \((.*?)\)", re.MULTILINE | re.DOTALL)
 """How a test file says which roles and capabilities it proves."""
 FEATURE = re.compile(r"\bfeature_(\w+)")
 """How a scenario says which roles it applies."""
+ALL_LONG = re.compile(r"^pytestmark = pytest\.mark\.long$", re.MULTILINE)
+"""How a test file says that all of it is a long experiment."""
 ACCELERATOR = names.RUN_DIR / "accelerator"
 """What virtual machines were found to run under when the first one was made since this machine's start."""
 LARGER_PAGES = Path("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
@@ -138,6 +141,7 @@ def _molecule_steps() -> Iterator[Step]:
             f"molecule-{role.name}-{name}",
             command,
             quick=False,
+            long=name != "default",
             folder=role,
             proves=tried,
             late=bool(roles_with_tools() & set(tried)),
@@ -162,17 +166,23 @@ def _test_files(kind: str) -> Iterator[Step]:
         name = f"{kind}-{path.stem.removeprefix('test_').replace('_', '-')}"
         command = (*PYTEST, "-v", str(path.relative_to(ROOT)))
         alone = kind == "bench" or path.stem in ALONE
-        late = bool(TOOLS.search(path.read_text()))
+        text, emulates = path.read_text(), path.stem in EMULATES
+        late = bool(TOOLS.search(text))
         yield Step(
             name,
             command,
             quick=False,
+            long=bool(ALL_LONG.search(text)) or (emulates and not _has_kvm()),
             alone=alone,
-            emulates=path.stem in EMULATES,
+            emulates=emulates,
             large=name in LARGE,
             late=late,
             proves=proven_by(path),
         )
+
+
+def _has_kvm() -> bool:
+    return ACCELERATOR.exists() and ACCELERATOR.read_text() == "kvm"
 
 
 def proven_by(path: Path) -> tuple[str, ...]:
@@ -184,14 +194,13 @@ def proven_by(path: Path) -> tuple[str, ...]:
 def chosen(words: list[str], *, long: bool = False) -> list[Step]:
     """The steps that the command line's words name, in order; all without a word.
 
-    Machines that are emulated, a quarter of an hour of a core, have to be named or asked for (LONG).
+    LONG: without a word, also those that take long.
 
     Raises ValueError for a word that names none.
     """
     steps = all_steps()
     if not words:
-        fast = ACCELERATOR.exists() and ACCELERATOR.read_text() == "kvm"
-        return [step for step in steps if long or fast or not step.emulates]
+        return [step for step in steps if long or not step.long]
     known = {word for step in steps for word in (step.name, *step.proves)} | {"quick"}
     for word in words:
         if word not in known:
@@ -289,6 +298,8 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
     for line in leftovers.clear():
         print(line)
+    if not options.words and (left := [step.name for step in all_steps() if step.long and not options.long]):
+        print(f"left out (they run by name, or with --long): {', '.join(left)}")
     begun = seed.environment(options.seed)
     print(f"seed: {begun[seed.NAME]}")
     run = Run(

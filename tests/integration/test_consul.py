@@ -451,6 +451,7 @@ def test_after_all_that_it_is_as_declared(stack: Checkout) -> None:
     assert stack.changes() == {}
 
 
+@pytest.mark.long
 def test_nodes_servers_and_a_region_that_are_declared_no_more_are_forgotten(stack: Checkout) -> None:
     """Two of three servers go in one `up`: the one that stays takes writes, and knows of no other."""
     stays, *_ = SERVERS

@@ -22,6 +22,7 @@ from tests.integration.traffic import longest_gap_s, median, pings, replies
 from tests.patience import wait_for
 from tests.verify.wan_gateway.links import bits
 
+pytestmark = pytest.mark.long
 PROVES = ("existing", "wan", "wan_gateway", "drift")
 TOOLS = ("consul",)
 
@@ -223,7 +224,6 @@ def test_a_dead_line_hands_over_to_the_tunnel_and_takes_back(checkout: Checkout,
     goes_by(checkout, names.link_interface(LINE))
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("stands")
 def test_a_change_of_the_classes_reaches_the_gateways_alone(
     checkout: Checkout, declared: dict[str, Any]
@@ -329,7 +329,6 @@ def test_what_others_have_made_on_a_gateway_stays(checkout: Checkout, machines: 
     machines.on(GATEWAY, "rm", *FOREIGN)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("stands")
 def test_what_is_in_the_way_stops_that_machine_before_anything_is_changed(
     checkout: Checkout, machines: Machines

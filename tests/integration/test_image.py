@@ -167,6 +167,7 @@ def test_what_was_signed_is_held_against_all_of_it(checkout: Checkout, built: st
         file.write_text(whole)
 
 
+@pytest.mark.long
 def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str, standing: str) -> None:
     assert f"new nodes of {POOL} start from the baked image {built}" in standing
     assert made_from(checkout) == {f"tokyo-control-{i}": baked.tag_of(built) for i in (0, 1)}
@@ -175,6 +176,7 @@ def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str,
     assert checkout.changes() == {}
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_what_is_baked_is_not_done_again(checkout: Checkout) -> None:
     for task in ("base : Install what the role needs", "metrics_service : Install the package"):
@@ -200,6 +202,7 @@ def test_a_gpu_stack_is_baked_and_its_services_wait_for_their_role(with_gpus: st
     assert "_non-free_binary" in files, "apt on a node knows where the stack comes from"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_a_node_takes_its_gpu_stack_as_it_is_baked(checkout: Checkout, with_gpus: str) -> None:
     assert made_from(checkout, GPU_POOL) == {GPU_NODE: baked.tag_of(with_gpus)}
@@ -209,6 +212,7 @@ def test_a_node_takes_its_gpu_stack_as_it_is_baked(checkout: Checkout, with_gpus
     assert checkout.on_node(GPU_NODE, "systemctl", "--failed", "--no-legend") == ""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_nodes_are_born_with_keys_and_names_of_their_own(checkout: Checkout) -> None:
     for file in ("/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key"):
@@ -216,6 +220,7 @@ def test_nodes_are_born_with_keys_and_names_of_their_own(checkout: Checkout) -> 
         assert len(found) == len(checkout.instances()), file
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("standing")
 def test_no_secret_of_the_stack_is_in_it(checkout: Checkout, built: str, tmp_path: Path) -> None:
     needles = tmp_path / "needles"

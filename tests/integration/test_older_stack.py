@@ -10,6 +10,7 @@ from infra import ROOT
 from infra.providers.local import sweep
 from tests.integration.checkout import Checkout, commit, region, said
 
+pytestmark = pytest.mark.long
 PROVES = ("local",)
 AS_DECLARED = True
 """The clone is the older version's for a while, and what it is given beside would come and go."""

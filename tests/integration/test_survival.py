@@ -138,6 +138,7 @@ def test_a_lost_node_and_a_dead_link_come_back_and_nothing_else_changes(checkout
     assert checkout.changes() == {}
 
 
+@pytest.mark.long
 def test_broken_and_silent_hosts_are_named_and_the_others_finish(checkout: Checkout) -> None:
     before, runs = checkout.instances(), len(checkout.configured())
     regions = two_regions(checkout)["regions"]

@@ -172,7 +172,7 @@ def test_long_experiments_run_when_they_are_asked_for(
     assert "test_short PASSED" in text
     assert ("test_long PASSED" in text) == long
     said = capsys.readouterr().out
-    assert ("1 long experiments were left out" in said) != long
+    assert ("1 long experiments of these steps were left out" in said) != long
     assert said.endswith("1 passed, 0 failed\n")
 
 
@@ -188,6 +188,21 @@ def test_machines_are_emulated_for_whom_asks(
     assert (machines in {step.name for step in steps.chosen([])}) == kvm
     assert machines in {step.name for step in steps.chosen([], long=True)}
     assert machines in {step.name for step in steps.chosen([machines])}
+
+
+def test_what_takes_long_as_a_whole_runs_by_name_or_with_all(tmp_path: Path) -> None:
+    for role, name in (("base", "default"), ("base", "alternative")):
+        scenario = tmp_path / "roles" / role / "molecule" / name / "molecule.yml"
+        scenario.parent.mkdir(parents=True)
+        scenario.touch()
+    (tmp_path / "tests" / "integration").mkdir(parents=True)
+    marked = "import pytest\n\npytestmark = pytest.mark.long\n"
+    (tmp_path / "tests" / "integration" / "test_story.py").write_text(marked)
+    long = {"molecule-base-alternative", "integration-story"}
+    bare, everything = ({step.name for step in steps.chosen([], long=whole)} for whole in (False, True))
+    assert everything - bare == long
+    assert "molecule-base-default" in bare
+    assert long <= {step.name for step in steps.chosen(["base", "integration-story"])}
 
 
 def test_hanging_step_is_ended_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
