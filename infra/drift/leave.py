@@ -111,7 +111,9 @@ def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
             elif at in things:
                 things[at]["roles"].append(role)
             else:
-                things[at] = {"kind": entry.kind, "key": entry.key, "want": entry.want, "roles": [role]}
+                own = entry.how.get("own", [])
+                things[at] = {"kind": entry.kind, "key": entry.key, "want": entry.want, "own": own}
+                things[at]["roles"] = [role]
     return {
         "roles": [name for name in leave if not name.endswith(PARTS)],
         "parts": [name for name in leave if name.endswith(PARTS)],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.causeway_block import without_block
+from ansible.module_utils.causeway_block import without_block, without_keys
 from ansible.module_utils.causeway_node import PART, Steps, keep_copy, move, replace, setting_path
 from ansible.module_utils.causeway_packages import NO_DATA, Packages
 from ansible.module_utils.causeway_prior import (
@@ -132,6 +132,8 @@ class Undo(Steps):
         self.priors: dict[int, Prior] = {}
         self.data: dict[str, int] = {}
         """Directory that stays → the look before it, which whoever comes next is told."""
+        self.others: set[str] = set()
+        """Files that are others' by now: ours was taken out of them."""
         self.gone: set[str] = set()
         """What was taken away, or would have been."""
 
@@ -305,6 +307,7 @@ class Undo(Steps):
     def give_back_paths(self) -> None:
         """Files, links and directories, what is below first."""
         self.take_blocks_out()
+        self.take_keys_out()
         things = sorted(self.known(*PATHS), key=lambda pair: str(pair[0]["key"]), reverse=True)
         for thing, prior in things:
             self.give_back(thing["key"], prior)
@@ -331,9 +334,27 @@ class Undo(Steps):
             if text and not rest and prior.path(path) is None:
                 self.take_away(path, prior)
 
+    def take_keys_out(self) -> None:
+        """Keys that tasks of these roles let in; where others' are left, the file is theirs."""
+        for thing, prior in self.known("authorized_keys"):
+            path, before = thing["key"], prior.content(thing["key"]) or b""
+            if not os.path.isfile(path):  # or an account, whose other files nobody of ours wrote
+                continue
+            text = Path(path).read_bytes()
+            rest = without_keys(text, thing["own"], before)
+            if rest.strip() and rest != before:
+                self.others.add(path)
+                if rest != text:
+                    what = f"{path} without the keys of these roles"
+                    self.change(
+                        what, lambda path=path, rest=rest: replace(Path(os.path.realpath(path)), rest)
+                    )
+
     def give_back(self, path: str, prior: Prior) -> None:
         """One path, as it was."""
         was = prior.path(path)
+        if path in self.others:
+            return
         if was == UNKNOWN:
             self.leave(path, "nobody has looked what was there before")
         elif was is None:

@@ -182,6 +182,7 @@ def kept(checkout: Checkout) -> dict[str, str]:
     return {path.name: path.read_text() for path in found}
 
 
+@pytest.mark.long
 def test_after_a_down_the_next_up_goes_on_with_the_same_authority_and_keys(
     checkout: Checkout, machines: Machines
 ) -> None:

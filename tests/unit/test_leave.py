@@ -1,5 +1,6 @@
 """Roles that leave: what they governed alone is given back, and nothing else is touched."""
 
+import base64
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from ruamel.yaml import YAML
 
 from infra import ROOT
 from infra.drift.leave import host_plan, leaving_roles
+from infra.drift.looks import shown_key
 from infra.drift.manifest import Entry, Manifest, RoleManifest
 from tests.loaded import load
 
@@ -95,7 +97,7 @@ class Node:
             "data": [],
             **more,
         }
-        params["things"] = [{"roles": ["ours"], "want": {}, **thing} for thing in things]
+        params["things"] = [{"roles": ["ours"], "want": {}, "own": [], **thing} for thing in things]
         undo = self.undo.Undo(SimpleNamespace(params=params, check_mode=False))
         undo.silence()
         undo.set_aside()
@@ -165,6 +167,34 @@ def test_a_block_goes_and_takes_nothing_along(node: Node, there: bytes | None) -
     node.leave({"kind": "managed_block", "key": str(file)})
     assert file.read_bytes().endswith(b"192.0.2.8 later\n")
     assert b"10.0.0.1" not in file.read_bytes()
+
+
+OURS, THEIRS, LATER = (
+    f"ssh-ed25519 {base64.b64encode(name.encode() * 8).decode()} {name}@desk"
+    for name in ("ours", "their", "late")
+)
+
+
+@pytest.mark.parametrize("there", [f"{THEIRS}\n", None])
+@pytest.mark.parametrize("later", [f"{LATER}\n", f"# a comment\n{LATER} twice", ""])
+@pytest.mark.parametrize("was_ours", [False, True])
+def test_keys_of_others_stay_where_ours_go(node: Node, there: str | None, later: str, was_ours: bool) -> None:
+    """By one of them we may have come in: a file without it lets nobody in any more."""
+    file = node.etc / "ssh" / "authorized_keys"
+    file.parent.mkdir()
+    before = f"{OURS}\n{there or ''}" if was_ours else there
+    if before is not None:
+        file.write_text(before)
+        file.chmod(0o600)
+    was = tree(node.etc)
+    node.look("ours")
+    file.write_text(f"{before or ''}{OURS}\n" * (not was_ours) + (before or "") * was_ours + later)
+    own = {"kind": "authorized_keys", "key": str(file), "own": [shown_key(OURS)]}
+    node.leave(own, {"kind": "file", "key": str(file)}, {"kind": "authorized_keys", "key": "root"})
+    if later:
+        assert file.read_text() == f"{before or ''}{later}"
+    else:
+        assert tree(node.etc) == was
 
 
 def test_what_somebody_has_changed_since_is_kept_aside(node: Node) -> None:
