@@ -66,13 +66,12 @@ EMULATES = ("test_vm",)
 """Test files that emulate machines. Alone a third of the CPU had nothing to do: while an image is built, and
 while one machine boots."""
 LONG = {
-    **{"integration-storage": 1980, "integration-default-stack": 1450, "integration-drift-truth": 1290},
-    **{"integration-drift": 1230, "integration-existing": 1120, "integration-consul": 1050},
-    **{"integration-monitoring": 820, "integration-image": 700, "integration-stack": 650},
-    **{"integration-existing-wan": 550, "molecule-ceph-alternative": 470, "molecule-ceph-default": 430},
-    **{"integration-leave": 410, "integration-survival": 400, "molecule-prometheus-alternative": 340},
-    **{"integration-getting-in": 340, "molecule-cuda_base-alternative": 270},
-    **{"integration-older-stack": 230, "molecule-prometheus-default": 220, "integration-watch": 210},
+    **{"integration-vm": 900, "integration-storage": 1980, "integration-monitoring": 800},
+    **{"integration-default-stack": 740, "integration-drift-truth": 490, "integration-drift": 440},
+    **{"integration-existing": 360, "integration-consul": 360, "integration-stack": 320},
+    **{"integration-existing-wan": 550, "molecule-ceph-alternative": 470, "integration-getting-in": 270},
+    **{"integration-watch": 220, "integration-survival": 200, "molecule-ceph-default": 190},
+    **{"integration-leave": 190, "integration-older-stack": 230, "integration-image": 140},
 }
 """Seconds that the longest steps take beside others, where no earlier run on this machine has told."""
 LARGE = tuple(
