@@ -19,6 +19,7 @@ from tests import declared
 from tests.step_run import ROOT, Ended, Step
 
 CURED = 20
+IN_PART = " in part"
 REMEMBERED = 10
 """Inputs kept per test, newest last."""
 
@@ -53,7 +54,7 @@ class Outcomes:
     ) -> None:
         self.tests = tests
         self.steps = steps
-        """Step → the inputs with which it passed as a whole, last of all."""
+        """Step → the inputs with which it passed last of all; with `IN_PART` where tests were left out."""
         self.took_s = took_s or {}
         """Step → the seconds that it took when it passed last."""
 
@@ -64,7 +65,7 @@ class Outcomes:
         for name, passed in _tests_of(ended):
             self.tests.setdefault(name, History()).add(passed, inputs)
         if ended.passed:
-            self.steps[ended.step.name] = inputs
+            self.steps[ended.step.name] = inputs + IN_PART * bool(ended.left_out)
             self.took_s[ended.step.name] = round(ended.took_s, 1)
         else:
             self.steps.pop(ended.step.name, None)
@@ -154,8 +155,14 @@ def _surroundings() -> Iterable[str]:
         yield hashlib.sha256(_content(Path(status))).hexdigest()
 
 
-def unchanged(steps: list[Step], outcomes: Outcomes, inputs: Inputs) -> list[Step]:
-    """The steps that passed last with these very inputs. One that measures time has to run again."""
-    return [
-        step for step in steps if not step.alone and outcomes.steps.get(step.name) == inputs.of(step.reads)
-    ]
+def unchanged(steps: list[Step], outcomes: Outcomes, inputs: Inputs, *, long: bool = True) -> list[Step]:
+    """The steps that passed last with these very inputs. One that measures time has to run again.
+
+    LONG: a step of which tests were left out then has not passed.
+    """
+
+    def passed(step: Step) -> bool:
+        these = inputs.of(step.reads)
+        return outcomes.steps.get(step.name) in ((these,) if long else (these, these + IN_PART))
+
+    return [step for step in steps if not step.alone and passed(step)]

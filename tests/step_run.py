@@ -112,6 +112,8 @@ class Ended:
     cpu_s: float = 0.0
     """CPU seconds of its processes: of the one that we started, and of all that were waited for below it. Not
     what runs in nodes, and nothing that was left to itself, such as podman's monitors."""
+    left_out: int = 0
+    """Tests of it that were not asked for."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ class Run:
                 log.write(f"FAILED tests/steps.py - {declared.in_words(step.label, odd)}\n".encode())
                 passed = False
         took_s, interrupted = time.monotonic() - started, self.interrupted and not passed
-        ended = Ended(step, passed, took_s, interrupted, self._cpu_s())
+        ended = Ended(step, passed, took_s, interrupted, self._cpu_s(), left_out(step.log))
         self.ended.append(ended)
         verdict = "ok    " if passed else "FAILED"
         print(
@@ -262,8 +264,8 @@ class Run:
         if step.reads:
             watched = declared.environment(step.opened, os.environ.get("PYTHONPATH", ""))
         if "pytest" in command:
-            left_out = () if self.long else ("-m", "not long")
-            command = (*command, *left_out, f"--junit-xml={step.results}")
+            fewer = () if self.long else ("-m", "not long")
+            command = (*command, *fewer, f"--junit-xml={step.results}")
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -308,7 +310,7 @@ class Run:
         if self.waiting:
             print(f"\nnot run: {', '.join(step.label for step in self.waiting)}")
         print(*self.stalls.seen, sep="\n", end="\n" if self.stalls.seen else "")
-        if left := sum(left_out(step.log) for step in self.passed):
+        if left := sum(one.left_out for one in self.ended):
             print(f"{left} long experiments of these steps were left out: a step's name or --long has them")
         for step in self.failed:
             print(f"\nFAILED {step.label}", *failures(step.log), sep="\n   ")

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from infra import capabilities
 from infra.inventory.roles import roles_within
-from infra.providers.local import names
+from infra.providers.local import vms
 from tests import leftovers, minutes, outcomes, seed
 from tests.step_run import AT_ONCE, LOGS, ROOT, Run, Step
 
@@ -56,8 +56,6 @@ FEATURE = re.compile(r"\bfeature_(\w+)")
 """How a scenario says which roles it applies."""
 ALL_LONG = re.compile(r"^pytestmark = pytest\.mark\.long$", re.MULTILINE)
 """How a test file says that all of it is a long experiment."""
-ACCELERATOR = names.RUN_DIR / "accelerator"
-"""What virtual machines were found to run under when the first one was made since this machine's start."""
 LARGER_PAGES = Path("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 ALONE = ("test_local_engine", "test_wan")
 """Test files that compare rates and round trips with what is declared: no other load beside them. They come
@@ -73,7 +71,8 @@ LONG = {
     **{"integration-watch": 220, "integration-survival": 200, "molecule-ceph-default": 190},
     **{"integration-leave": 190, "integration-older-stack": 230, "integration-image": 140},
 }
-"""Seconds that the longest steps take beside others, where no earlier run on this machine has told."""
+"""Seconds that the longest steps take beside others, where no earlier run on this machine has told; storage's
+are those with its long experiments."""
 LARGE = tuple(
     f"integration-{name}" for name in ("default-stack", "existing", "storage", "consul", "monitoring")
 )
@@ -171,17 +170,13 @@ def _test_files(kind: str) -> Iterator[Step]:
             name,
             command,
             quick=False,
-            long=bool(ALL_LONG.search(text)) or (emulates and not _has_kvm()),
+            long=bool(ALL_LONG.search(text)) or (emulates and vms.known_accelerator() != "kvm"),
             alone=alone,
             emulates=emulates,
             large=name in LARGE,
             late=late,
             proves=proven_by(path),
         )
-
-
-def _has_kvm() -> bool:
-    return ACCELERATOR.exists() and ACCELERATOR.read_text() == "kvm"
 
 
 def proven_by(path: Path) -> tuple[str, ...]:
@@ -289,15 +284,15 @@ async def _main(run: Run) -> None:
 
 def _run(steps: list[Step], options: argparse.Namespace) -> int:
     """Run the steps; print what it cost, what is flaky, and what failed. 1 if anything did."""
-    inputs = outcomes.Inputs()
+    inputs, long = outcomes.Inputs(), options.long or bool(options.words)
     with outcomes.kept(OUTCOMES) as known:
-        same = outcomes.unchanged(steps, known, inputs) if options.changed and not options.long else []
+        same = outcomes.unchanged(steps, known, inputs, long=long) if options.changed else []
         steps = longest_first(steps, known.took_s, obtained=tools_are_obtained())
     if same:
         print(f"unchanged since they passed: {', '.join(step.name for step in same)}")
     for line in leftovers.clear():
         print(line)
-    if not options.words and (left := [step.name for step in all_steps() if step.long and not options.long]):
+    if left := [] if long else [step.name for step in all_steps() if step.long]:
         print(f"left out (they run by name, or with --long): {', '.join(left)}")
     begun = seed.environment(options.seed)
     print(f"seed: {begun[seed.NAME]}")
@@ -305,7 +300,7 @@ def _run(steps: list[Step], options: argparse.Namespace) -> int:
         repeated([step for step in steps if step not in same], options.repeat),
         {leftovers.MARK: leftovers.new_mark(), **begun},
         options.at_once,
-        long=options.long or bool(options.words),
+        long=long,
     )
     started, used = time.monotonic(), minutes.Processors.now()
     with _burners(options.burn), larger_pages():

@@ -111,9 +111,8 @@ def host_plan(manifest: Manifest, leave: Sequence[str]) -> dict[str, Any]:
             elif at in things:
                 things[at]["roles"].append(role)
             else:
-                own = entry.how.get("own", [])
-                things[at] = {"kind": entry.kind, "key": entry.key, "want": entry.want, "own": own}
-                things[at]["roles"] = [role]
+                what = {"kind": entry.kind, "key": entry.key, "want": entry.want}
+                things[at] = {**what, "own": entry.how.get("own", []), "roles": [role]}
     return {
         "roles": [name for name in leave if not name.endswith(PARTS)],
         "parts": [name for name in leave if name.endswith(PARTS)],

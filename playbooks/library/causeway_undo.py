@@ -338,23 +338,23 @@ class Undo(Steps):
         """Keys that tasks of these roles let in; where others' are left, the file is theirs."""
         for thing, prior in self.known("authorized_keys"):
             path, before = thing["key"], prior.content(thing["key"]) or b""
-            if not os.path.isfile(path):  # or an account, whose other files nobody of ours wrote
+            # An account's other files nobody of ours wrote, nor what an account made a link to.
+            if not os.path.isfile(path) or os.path.islink(path):
                 continue
             text = Path(path).read_bytes()
             rest = without_keys(text, thing["own"], before)
-            if rest.strip() and rest != before:
-                self.others.add(path)
-                if rest != text:
-                    what = f"{path} without the keys of these roles"
-                    self.change(
-                        what, lambda path=path, rest=rest: replace(Path(os.path.realpath(path)), rest)
-                    )
+            if not rest.strip() or rest == before:
+                continue
+            self.others.add(path)
+            if rest != text:
+                what = f"{path} without the keys of these roles"
+                self.change(what, lambda path=path, rest=rest: replace(Path(path), rest))
 
     def give_back(self, path: str, prior: Prior) -> None:
         """One path, as it was."""
-        was = prior.path(path)
         if path in self.others:
             return
+        was = prior.path(path)
         if was == UNKNOWN:
             self.leave(path, "nobody has looked what was there before")
         elif was is None:

@@ -99,12 +99,16 @@ def keep_copy(path: str, target: Path) -> None:
 def replace(path: Path, data: bytes) -> None:
     """Write a file whole or not at all; owner and mode stay where there was one."""
     part = path.with_name(f".{path.name}{PART}")
-    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
+    with suppress(
+        FileNotFoundError
+    ):  # of a run that was killed; or a link, where the directory is an account's
+        part.unlink()
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:
         handle.write(data)
-    with suppress(FileNotFoundError):
-        status = os.stat(path)
-        os.chown(part, status.st_uid, status.st_gid)
-        os.chmod(part, stat.S_IMODE(status.st_mode))
+        with suppress(FileNotFoundError):
+            status = os.stat(path)
+            os.fchown(handle.fileno(), status.st_uid, status.st_gid)
+            os.fchmod(handle.fileno(), stat.S_IMODE(status.st_mode))
     try:
         part.replace(path)
     except OSError:  # a mounted file, as /etc/hosts in a container, can only be written into

@@ -197,6 +197,23 @@ def test_keys_of_others_stay_where_ours_go(node: Node, there: str | None, later:
         assert tree(node.etc) == was
 
 
+def test_nothing_is_written_through_a_link_that_an_account_has_made(node: Node) -> None:
+    """It may make links in its own directory: where its keys are, and where they are written anew."""
+    file, secret = node.etc / "authorized_keys", node.data / "secret"
+    secret.write_text(f"{OURS}\n{THEIRS}\n")
+    node.look("ours")
+    own = {"kind": "authorized_keys", "key": str(file), "own": [shown_key(OURS)]}
+    file.write_text(f"{OURS}\n{THEIRS}\n")
+    file.with_name(f".{file.name}{node.shared.PART}").symlink_to(secret)
+    node.leave(own, {"kind": "file", "key": str(file)})
+    assert file.read_text() == f"{THEIRS}\n"
+    node.look("ours")
+    file.unlink()
+    file.symlink_to(secret)
+    node.leave(own)
+    assert secret.read_text() == f"{OURS}\n{THEIRS}\n"
+
+
 def test_what_somebody_has_changed_since_is_kept_aside(node: Node) -> None:
     file = node.etc / "ours.conf"
     node.look("ours")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from infra.errors import CausewayError
+from infra.providers.local import names
 from infra.providers.local.daemons import command_line
 from tests import declared, leftovers, minutes, outcomes, step_run, steps
 from tests.integration import checkout
@@ -181,7 +182,7 @@ def test_machines_are_emulated_for_whom_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kvm: bool
 ) -> None:
     (tmp_path / "accelerator").write_text("kvm" if kvm else "tcg")
-    monkeypatch.setattr(steps, "ACCELERATOR", tmp_path / "accelerator")
+    monkeypatch.setattr(names, "RUN_DIR", tmp_path)
     (tmp_path / "tests" / "integration").mkdir(parents=True)
     (tmp_path / "tests" / "integration" / "test_vm.py").touch()
     machines = "integration-vm"
@@ -401,6 +402,16 @@ def test_a_step_that_passed_with_the_same_inputs_is_unchanged_but_not_one_that_m
     assert outcomes.unchanged([STEP, timed], known, Same("others")) == []
     known.add(Ended(STEP, False, 1.0), "these")
     assert outcomes.unchanged([STEP], known, Same("these")) == []
+
+
+def test_a_step_of_which_tests_were_left_out_has_not_passed_for_whom_asks_for_all() -> None:
+    known = history()
+    known.add(Ended(STEP, True, 1.0, left_out=2), "these")
+    assert outcomes.unchanged([STEP], known, Same("these"), long=True) == []
+    assert outcomes.unchanged([STEP], known, Same("these"), long=False) == [STEP]
+    known.add(Ended(STEP, True, 1.0), "these")
+    assert outcomes.unchanged([STEP], known, Same("these"), long=True) == [STEP]
+    assert outcomes.unchanged([STEP], known, Same("these"), long=False) == [STEP]
 
 
 def test_inputs_are_every_file_that_git_does_not_ignore(tmp_path: Path) -> None:

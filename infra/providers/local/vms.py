@@ -32,6 +32,8 @@ from infra.providers.local.node import (
 )
 
 Accelerator = Literal["kvm", "tcg"]
+ACCELERATOR = "accelerator"
+"""Where it is kept which one machines run under, of this machine's run directory."""
 
 PROGRAM = "qemu-system-x86_64"
 READY_TIMEOUT_S = 600.0
@@ -285,18 +287,27 @@ def _shut_down(folder: Path) -> None:
     daemons.stop_all(folder)
 
 
+def known_accelerator() -> Accelerator | None:
+    """What machines run under here; None where none was made since this machine's start."""
+    known = names.RUN_DIR / ACCELERATOR
+    if not known.exists():
+        return None
+    return "kvm" if known.read_text() == "kvm" else "tcg"
+
+
 def accelerator_for(image: Path) -> Accelerator:
     """KVM where a kernel gets to its first process under it, else TCG; tried once per boot of this machine.
 
     /dev/kvm alone proves nothing: where the machine is virtual itself, guests may crash or stand still.
     """
-    known = names.RUN_DIR / "accelerator"
-    if not known.exists():
-        known.parent.mkdir(parents=True, exist_ok=True)
-        part = known.with_suffix(f".{uuid4().hex}")
-        part.write_text("kvm" if _kvm_works(image) else "tcg")
-        part.rename(known)
-    return "kvm" if known.read_text() == "kvm" else "tcg"
+    if known := known_accelerator():
+        return known
+    file, found = names.RUN_DIR / ACCELERATOR, _kvm_works(image)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(f".{uuid4().hex}")
+    part.write_text("kvm" if found else "tcg")
+    part.rename(file)
+    return "kvm" if found else "tcg"
 
 
 def _kvm_works(image: Path) -> bool:
