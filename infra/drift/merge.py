@@ -167,11 +167,10 @@ class HostSeal:
             if any((role, task) in started for task in claim["stated_by"])
         }
 
-    def unsealed_changes(self) -> set[Change]:
-        """What is noted of other tasks than those of this run."""
-        whole = {role for role, record in self.records.items() if record["whole"]}
-        noted = noted_changes(self.stack, self.host)
-        return {change for change in noted if change[0] not in whole and change[1:] not in self.same}
+    def is_unsealed(self, change: Change) -> bool:
+        """Whether what is noted is of other tasks than those of this run."""
+        record = self.records.get(change[0])
+        return not (record and record["whole"]) and change[1:] not in self.same
 
     def request(self) -> dict[str, Any]:
         """What the probe shall read."""

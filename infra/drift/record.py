@@ -4,6 +4,7 @@ Knows nothing of Ansible's classes: the callback plugin hands over plain values,
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -71,6 +72,18 @@ class Recorder:
             record.uncovered[task.name] = task.module
             record.errors.append(f"{task.name}: {error}")
         return noted
+
+
+def governed_by(role: str, task: Task, declared: list[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Role, kind and key of what a task that failed would have made, as far as its arguments tell.
+
+    `declared`: what its `causeway_governs` says on top.
+    """
+    found: list[tuple[str, str, str]] = []
+    with suppress(Uncovered, KeyError, TypeError, ValueError):
+        named = (claim for claim in claims_of(task, declared) if "{{" not in claim.key)
+        found.extend((role, claim.kind, claim.key) for claim in named)
+    return found
 
 
 def note(record: RoleRecord, claim: Claim, task: Task, *, stated: bool = False) -> None:

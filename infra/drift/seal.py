@@ -39,7 +39,7 @@ async def seal_host(trips: Trips, seal: HostSeal) -> None:
             raise
         await store_copy(trips, connection, seal.host, seal.manifest)
     save_manifest(seal.stack, seal.manifest)
-    keep_changes(seal.stack, seal.host, seal.unsealed_changes())
+    keep_changes(seal.stack, seal.host, seal.is_unsealed)
 
 
 async def store_copy(trips: Trips, connection: Any, host: str, manifest: Manifest) -> None:

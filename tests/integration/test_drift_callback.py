@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from infra.drift.journal import noted_changes, record_of
+from infra.stack import stack_dir
 
 PROVES = ("drift",)
 
@@ -87,7 +91,7 @@ def converge(tmp_path: Path) -> Callable[..., Records]:
         environment = {
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_ROLES_PATH": str(tmp_path / "roles"),
-            "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list",
+            "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.host_list,ansible.builtin.ini",
             "CAUSEWAY_RECORD": str(record),
             "LC_ALL": "C.UTF-8",
         }
@@ -292,3 +296,37 @@ def test_what_a_role_includes_is_recorded_and_repaired_as_its_own(
     assert set(claims(repaired)) == {"file given", "directory touched"}
     assert not repaired["whole"]
     assert (there / "given").read_text() == "given"
+
+
+FAILING = """
+- name: Make folders
+  ansible.builtin.file: {{path: "{there}/{{{{ item }}}}", state: directory, mode: "0755"}}
+  loop: [a, plain/b, c]
+- name: Never
+  ansible.builtin.file: {{path: "{there}/never", state: directory, mode: "0755"}}
+"""
+CENSORED = FAILING.replace("  loop:", "  no_log: true\n  loop:")
+
+
+@pytest.mark.parametrize("tasks", [FAILING, CENSORED])
+def test_what_a_task_failed_at_is_noted_and_what_its_loop_did_before(
+    converge: Callable[..., Records], tmp_path: Path, stack: str, tasks: str
+) -> None:
+    there = tmp_path / "node"
+    (there / "plain").touch()
+    (tmp_path / "roles" / "one" / "tasks" / "main.yml").write_text(tasks.format(there=there))
+    (tmp_path / "stack.ini").write_text(f"[all:vars]\ncauseway_stack={stack}\n")
+    converge("-i", str(tmp_path / "stack.ini"), expect=2)
+    kept = record_of(stack, "node")
+    assert kept
+    tried = {f"{there}/{name}" for name in ("a", "plain/b", "c")}
+    assert {entry.key for entry in kept.roles["one"].entries} == tried
+    done = {f"{there}/{name}" for name in ("a", "c")} if tasks == FAILING else set()
+    assert {key for _role, _kind, key in noted_changes(stack, "node")} == done
+
+
+@pytest.fixture
+def stack() -> Iterator[str]:
+    """One of which nothing stays."""
+    yield "callback-test"
+    shutil.rmtree(ROOT / stack_dir("callback-test"), ignore_errors=True)

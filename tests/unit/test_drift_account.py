@@ -303,10 +303,9 @@ def test_what_a_run_changed_that_was_never_sealed_is_its_own(whole: bool) -> Non
         "/etc/x": "d2",
         "/etc/y": "d1",
     }
-    assert made.unsealed_changes() == {("other", "file", "/etc/z")}
-    keep_changes("s", "node", made.unsealed_changes())
+    keep_changes("s", "node", made.is_unsealed)
     assert noted_changes("s", "node") == {("other", "file", "/etc/z")}
-    keep_changes("s", "node", [])
+    keep_changes("s", "node", lambda _change: False)
     assert not journal_path("s", "node").exists()
 
 
@@ -399,3 +398,27 @@ def test_a_task_compares_what_it_was_asked_for(
     task = Task("do it", name, args, result)
     made = {claim.kind: compared(task, claim) for claim in claims_of(task, [])}
     assert made[kind] == expected
+
+
+def test_what_a_task_failed_at_leaves_with_its_role_and_is_no_seals_reason() -> None:
+    """It may be changed or not: a seal that went by it would bless what somebody else did."""
+    known = again(Manifest(host="node"), {"base": record(claim("file", "/etc/x"))}, "i1", FOUND).manifest
+    note_changes("s", "node", [("base", "file", "/etc/x"), ("base", "file", "/etc/y")], tried=True)
+    note_changes("s", "node", [("consul", "unit", "consul.service")], tried=True)
+    note_changes("s", "node", [("consul", "file", "/etc/c")])
+    note_changes("s", "node", [("consul", "file", "/etc/c")], tried=True)
+    assert noted_changes("s", "node") == {("consul", "file", "/etc/c")}, "it was changed before it failed"
+    evil = {**FOUND, "digest": "d2"}
+    made = again(known, {"base": record(claim("file", "/etc/x"), whole=False)}, "i1", evil)
+    assert entry_of(made, "base", "file")["digest"] == "d1"
+    keep_changes("s", "node", made.is_unsealed)
+    save_manifest("s", made.manifest)
+    kept = record_of("s", "node")
+    assert kept
+    assert {one.key for one in kept.roles["base"].entries} == {"/etc/x", "/etc/y"}
+    plan = host_plan(kept, leaving_roles(kept, ["base"]))
+    assert [thing["key"] for thing in plan["things"]] == ["/etc/c", "consul.service"]
+    made = again(known, {"base": record(claim("file", "/etc/x"))}, "i1", FOUND)
+    keep_changes("s", "node", made.is_unsealed)
+    forget_changes("s", "node", ["consul"])
+    assert not journal_path("s", "node").exists(), "a run that came to its end has it on record"

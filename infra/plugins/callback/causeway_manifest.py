@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from infra.drift.record import (  # noqa: E402 - likewise
     UNCHANGED_TASKS,
     Recorder,
     as_json,
+    governed_by,
     plain_arguments,
 )
 
@@ -76,22 +78,36 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         name = role_name(role)
         self._saw(name, role)
         host = self._host_of(result)
-        if host is None or task.check_mode or result.task_fields.get("check_mode"):
+        if host is None or _only_checks(result):
             return
         declared = self._declared(result)
         for fields, outcome in self._outcomes(result):
-            done = Task(
-                name=task.name or task.action,
-                module=task.resolved_action or task.action,
-                args=_safe(plain_arguments(fields, outcome), outcome),
-                result=outcome,
-                changed=bool(outcome.get("changed")),
-                handler=type(task).__name__ == "Handler",
-                declared=bool(task.get_vars().get("causeway_declared")),
-            )
+            done = _task(task, fields, outcome)
             governed = self.recorder.take(host, name, done, is_read=_is_read(result), declared=declared)
             if done.changed:
                 self._note(host, governed)
+
+    def v2_runner_on_failed(self, result: Any, **_how: Any) -> None:
+        """A task that failed may have changed what it governs, and the turns of its loop before it have."""
+        role = owner_of(result.task)
+        if role is None or only_looks(role) or _only_checks(result):
+            return
+        host = self._host_of(result)
+        if host is None:
+            return
+        declared: list[Mapping[str, Any]] = []
+        with suppress(Exception):  # it may need what the task has not come to
+            declared = self._declared(result)
+        for fields, outcome in self._outcomes(result, also_failed=True):
+            # Of a loop that must not be shown Ansible does not say which turn failed.
+            failed = any(outcome.get(how) for how in ("failed", "unreachable", "censored"))
+            if failed or outcome.get("changed"):
+                governed = governed_by(role_name(role), _task(result.task, fields, outcome), declared)
+                self._note(host, governed, tried=failed)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        """The node went away in the middle of a task, or before it."""
+        self.v2_runner_on_failed(result)
 
     def v2_runner_on_skipped(self, result: Any) -> None:
         """A skipped task governs nothing, but its role was there."""
@@ -110,13 +126,14 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         if stack is not None:
             self._seal(stack, hosts)
 
-    def _note(self, host: str, governed: list[tuple[str, str, str]]) -> None:
-        """What was changed, in case that this run does not come to its end."""
+    def _note(self, host: str, governed: list[tuple[str, str, str]], *, tried: bool = False) -> None:
+        """What was changed or TRIED, in case that this run does not come to its end."""
         stack = self._stack()
         if stack is not None and governed:
             from infra.drift.journal import note_changes  # a run without a change need not wait for it
 
-            note_changes(stack, host, [(str(role), str(kind), str(key)) for role, kind, key in governed])
+            changes = [(str(role), str(kind), str(key)) for role, kind, key in governed]
+            note_changes(stack, host, changes, tried=tried)
 
     def _seal(self, stack: str, hosts: Mapping[str, Any]) -> None:
         """Seal and say how that went; whatever happens there, the converge was what it was."""
@@ -182,14 +199,17 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         known = self.variables._inventory.get_host(delegated)
         return None if known is None or delegated in ("localhost", "127.0.0.1") else str(delegated)
 
-    def _outcomes(self, result: Any) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    def _outcomes(
+        self, result: Any, *, also_failed: bool = False
+    ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
         """Arguments and result of a task, or of each turn of its loop.
 
         Of a loop that must not be shown Ansible says nothing but that it worked: its turns are told from the
         variables again, for what it governs is no secret.
         """
         if not (result.task.loop and "censored" in result.result):
-            yield from ((result.task_fields, outcome) for outcome in _outcomes(result.result))
+            outcomes = _outcomes(result.result, also_failed)
+            yield from ((result.task_fields, outcome) for outcome in outcomes)
             return
         everything = self.variables.get_vars(play=self.play, host=result.host, task=result.task)
         turn = result.task.loop_control.loop_var if result.task.loop_control else "item"
@@ -213,14 +233,32 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
         return None if stack is None else str(stack)
 
 
-def _outcomes(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _outcomes(result: Mapping[str, Any], also_failed: bool) -> Iterator[Mapping[str, Any]]:
     results = result.get("results")
     if not isinstance(results, list):
         yield result
         return
     for item in results:
-        if isinstance(item, Mapping) and not (item.get("skipped") or item.get("failed")):
+        if isinstance(item, Mapping) and not item.get("skipped") and (also_failed or not item.get("failed")):
             yield item
+
+
+def _task(task: Any, fields: Mapping[str, Any], outcome: Mapping[str, Any]) -> Task:
+    """One result of a task, without Ansible's classes."""
+    return Task(
+        name=task.name or task.action,
+        module=task.resolved_action or task.action,
+        args=_safe(plain_arguments(fields, outcome), outcome),
+        result=outcome,
+        changed=bool(outcome.get("changed")),
+        handler=type(task).__name__ == "Handler",
+        declared=bool(task.get_vars().get("causeway_declared")),
+    )
+
+
+def _only_checks(result: Any) -> bool:
+    """Whether it was to change nothing."""
+    return bool(result.task.check_mode or result.task_fields.get("check_mode"))
 
 
 def _is_read(result: Any) -> bool:
