@@ -4,19 +4,19 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from infra import ROOT
+from infra.cached import Cached
 
 NOT_HASHED = {"molecule", "__pycache__", "causeway.yml", "README.md"}
 """Files and folders that change nothing on a node; the last one is written by `up` itself."""
 
 NOT_ENTERED = ("molecule", "__pycache__")
-MOST_KNOWN = 500
-"""So many texts of one subject stay in the cache."""
+CHECKSUMS = Cached("checksums")
 SETTLED_NS = 2 * 10**9
 """What changed within this may change again and keep its times: the clocks of file systems tick slowly."""
 
@@ -101,28 +101,7 @@ def content_hash(path: Path) -> str:
     """SHA-256 of a file, which is read again only when it was written since: for each node somebody asks."""
     now = path.stat()
     seen = value_hash([str(path.resolve()), now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino])
-    return known_as("checksums", seen, lambda: checksum(path))
-
-
-def known_as(subject: str, name: str, work_out: Callable[[], str]) -> str:
-    """A text that any process of this machine worked out before; the name says what it depends on.
-
-    The newest `MOST_KNOWN` of a subject stay. A cache that cannot be written is done without.
-    """
-    noted = cache_folder() / subject / name
-    with suppress(OSError):
-        if text := noted.read_text():  # a machine that lost power may have kept the name alone
-            return text
-    text = work_out()
-    part = noted.with_name(f".{name}.{os.getpid()}")  # Ansible's workers come together
-    with suppress(OSError):
-        noted.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text)
-        part.replace(noted)
-        there = [path for path in noted.parent.iterdir() if not path.name.startswith(".")]
-        for old in sorted(there, key=lambda path: path.stat().st_mtime)[:-MOST_KNOWN]:
-            old.unlink()
-    return text
+    return CHECKSUMS.known_text(seen, lambda: checksum(path))
 
 
 def checksum(file: Path) -> str:
@@ -145,11 +124,6 @@ def given_files(*declared: str | None) -> dict[str, str]:
     """Each of those files → its SHA-256, empty for one that is not there: by that their readers run again."""
     paths = {one: given_file(one) for one in declared if one}
     return {one: content_hash(path) if path.is_file() else "" for one, path in paths.items()}
-
-
-def cache_folder() -> Path:
-    """What all checkouts share."""
-    return Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")
 
 
 def write_file(path: Path, text: str) -> None:

@@ -6,9 +6,7 @@ more than a third of the controller's CPU in a run that changes nothing. Python 
 compiled and knows when a file has changed, and the rest depends on nothing but the source.
 """
 
-import base64
 import builtins
-import hashlib
 import sys
 import zlib
 from contextlib import suppress
@@ -19,7 +17,9 @@ from pathlib import Path
 from types import CodeType, SimpleNamespace
 from typing import Any
 
-from infra.files import known_as
+from infra.cached import Cached, name_of
+
+MINIMIZED, COMPRESSED = Cached("minimized"), Cached("compressed")
 
 
 class Source(bytes):
@@ -76,20 +76,10 @@ def use(mitogen: Any, finder: Any) -> None:
 
     @cache
     def minimized(source: bytes | str) -> str:
-        data = source if isinstance(source, bytes) else source.encode()
-        return known_as("minimized", _name(data, by), lambda: str(minimize(source)))
+        return MINIMIZED.known_text(name_of(source, by), lambda: str(minimize(source)))
 
     def compress(source: bytes, level: int) -> bytes:
-        text = known_as(
-            "compressed",
-            _name(source, str(level)),
-            lambda: base64.b64encode(zlib.compress(source, level)).decode(),
-        )
-        return base64.b64decode(text)
+        return COMPRESSED.known(name_of(source, level), lambda: zlib.compress(source, level))
 
     mitogen.minify.minimize_source = minimized
     mitogen.master.zlib = SimpleNamespace(compress=compress)
-
-
-def _name(source: bytes, by: str) -> str:
-    return hashlib.sha256(by.encode() + b"\0" + source).hexdigest()

@@ -17,7 +17,7 @@ from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook.play import Play
 
-from infra.converge.cached import Cached, may_last, name_of
+from infra.cached import Cached, may_last, name_of
 
 VERSIONS = (ansible.__version__, yaml.__version__, sys.version)
 ROLE = "causeway_role"
@@ -25,7 +25,7 @@ ROLE = "causeway_role"
 LISTS = ("listtags", "listtasks", "syntax")
 """What shows a playbook, whoever takes its roles."""
 LEFT_OUT = "_causeway_left_out"
-PARSED = Cached("parsed")
+PARSED = Cached("parsed", 20_000)
 
 
 def use() -> None:

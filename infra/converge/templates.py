@@ -20,11 +20,11 @@ from ansible._internal._templating import _jinja_bits
 from jinja2 import nodes
 from jinja2.environment import TemplateExpression
 
-from infra.converge.cached import Cached, may_last, name_of
+from infra.cached import Cached, may_last, name_of
 
 VERSIONS = (ansible.__version__, jinja2.__version__, sys.version)
 ENCRYPTED = b"$ANSIBLE_VAULT"
-KEPT = Cached("templates")
+KEPT = Cached("templates", 20_000)
 
 _known: dict[str, CodeType] = {}
 """What this process, or one that it was forked from, has met."""

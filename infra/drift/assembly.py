@@ -15,9 +15,10 @@ from threading import Lock
 from typing import Any
 
 from infra import ROOT
+from infra.cached import Cached
 from infra.drift.kinds import KINDS, kind_files, named_kinds
 from infra.errors import CausewayError
-from infra.files import known_as, tree_hash, value_hash
+from infra.files import tree_hash, value_hash
 
 PROBE_LIMIT_S = 20
 """Longest that one look may take."""
@@ -32,6 +33,7 @@ LOADER = ROOT / "infra" / "drift" / "loader.py"
 ENGINE = tuple(ROOT / "infra" / "drift" / name for name in ("node.py", "looks.py", "probe.py"))
 NOT_THERE = ("infra", "roles", "__future__")
 """Packages of which a node has nothing."""
+PROBES = Cached("probes")
 
 
 _ONE_AT_A_TIME = Lock()
@@ -51,7 +53,7 @@ def probe_source(kinds: frozenset[str] | None = None) -> str:
 def _probe_source(kinds: frozenset[str] | None) -> str:
     """Worked out once on a machine, for reading these files as Python takes longer than a node's answer."""
     wanted = sorted(kinds) if kinds is not None else None
-    return known_as("probes", value_hash([_files_hash(), wanted]), lambda: _assembled(kinds))
+    return PROBES.known_text(value_hash([_files_hash(), wanted]), lambda: _assembled(kinds))
 
 
 @cache

@@ -14,8 +14,9 @@ from functools import cache
 from typing import Any
 
 from infra import PACKAGE, ROOT, capabilities
+from infra.cached import Cached
 from infra.drift.assembly import probe_source
-from infra.files import given_files, known_as, tree_hash, tree_state, value_hash
+from infra.files import given_files, tree_hash, tree_state, value_hash
 from infra.ground import secrets
 from infra.ground.contract import Contract
 from infra.ground.groups import group_name
@@ -44,6 +45,7 @@ LOGIN = "ansible_user"
 """The login user. No role says that it has it, for it is Ansible's: an input of those that read it."""
 READ_FROM = ("tasks", "handlers", "templates", "defaults", "vars")
 """Folders of a role in which a variable is read by its name."""
+SOURCES = Cached("sources")
 READ_OF_ALL = ("roles", "playbooks/roles.yml", "ansible.cfg", "infra")
 """Where all lies that `sources_of` reads, and what it is itself."""
 LOADED_NS = time.time_ns()
@@ -148,7 +150,7 @@ def sources_now() -> Callable[[str], Sources]:
 
     def known(role: str) -> Sources:
         name = value_hash([state, sys.version, role])
-        digest, beside, variables = json.loads(known_as("sources", name, lambda: _noted(sources_of(role))))
+        digest, beside, variables = json.loads(SOURCES.known_text(name, lambda: _noted(sources_of(role))))
         return Sources(digest, beside, frozenset(variables))
 
     return known

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.files import cache_folder
+from infra.cached import cache_folder
 from infra.inventory.steps import values
 from tests.integration.checkout import Checkout, said
 from tests.integration.machines import Machines, standing

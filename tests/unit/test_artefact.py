@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import files
+from infra.cached import Cached
 from tests.loaded import load
 from tests.patience import wait_for
 
@@ -402,14 +403,16 @@ def test_of_what_the_machine_worked_out_the_newest_stays_and_no_cache_is_no_obst
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(files, "MOST_KNOWN", 3)
+    numbers = Cached("numbers", most=3)
     for number in range(5):
-        assert files.known_as("numbers", str(number), lambda: "a") == "a"
-        os.utime(tmp_path / "cache" / "numbers" / str(number), (number, number))
-    assert {path.name for path in (tmp_path / "cache" / "numbers").iterdir()} == {"2", "3", "4"}
-    assert files.known_as("numbers", "4", lambda: "b") == "a"
+        assert numbers.known_text(str(number), lambda: "a") == "a"
+        os.utime(numbers.folder / str(number), (number, number))
+    assert {path.name for path in numbers.folder.iterdir()} == {"2", "3", "4"}
+    assert numbers.known_text("4", lambda: "b") == "a"
+    (numbers.folder / "4").write_bytes(b"\0" * 40)
+    assert numbers.known_text("4", lambda: "b") == "b", "power that went left the name, and zeros by it"
     monkeypatch.setenv("CAUSEWAY_CACHE", "/proc/nowhere")
-    assert files.known_as("numbers", "4", lambda: "b") == "b"
+    assert numbers.known_text("4", lambda: "c") == "c"
 
 
 looks = st.fixed_dictionaries(

@@ -13,7 +13,6 @@ import mitogen.minify
 import pytest
 from ansible_mitogen import module_finder
 
-from infra import files
 from infra.converge import compiled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,4 +112,4 @@ def test_what_was_worked_out_is_not_worked_out_again(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(zlib, "compress", lambda *_: b"made again")
     assert copy.master.zlib.compress(b"x", 9) == b"made once"
     assert copy.master.zlib.compress(b"y", 9) == b"made again"
-    assert len(list((files.cache_folder() / "compressed").iterdir())) == 2
+    assert len(list(compiled.COMPRESSED.folder.iterdir())) == 2

@@ -11,8 +11,8 @@ from ansible.module_utils._internal._datatag import AnsibleTagHelper
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-from infra import ROOT
-from infra.converge import cached, parsed
+from infra import ROOT, cached
+from infra.converge import parsed
 
 PLAIN = getattr(DataLoader.load_from_file, "__wrapped__", DataLoader.load_from_file)
 FILES = sorted([*ROOT.glob("playbooks/*.yml"), *ROOT.glob("roles/*/[dhmtv]*/*.yml")])
@@ -24,7 +24,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What is kept is this test's own."""
     monkeypatch.setenv("CAUSEWAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(cached, "OURS", (*cached.OURS, tmp_path))
-    return tmp_path / "cache" / "parsed"
+    return parsed.PARSED.folder
 
 
 def loaded(path: Path, loader: DataLoader | None = None) -> Any:

@@ -12,7 +12,8 @@ from ansible.errors import AnsibleError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.converge import cached, templates
+from infra import cached
+from infra.converge import templates
 
 VARIABLES: dict[str, Any] = {"x": 3, "words": ["a\\b", "c"], "node": {"name": "gpu-1", "up": True}}
 
@@ -24,12 +25,14 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSEWAY_CACHE", str(folder))
         patch.setattr(templates, "_known", {})
-        patch.setattr(cached, "OURS", (Path(__file__).parent, folder / "roles"))
+        kept = templates.KEPT.folder
+        kept.parent.mkdir()
+        patch.setattr(cached, "OURS", (Path(__file__).parent, kept.parent / "roles"))
         for name in ("compile", "compile_expression"):
             environment = _jinja_bits.AnsibleEnvironment
             patch.setattr(environment, name, getattr(environment, name))
         templates.use()
-        yield folder / "templates"
+        yield kept
 
 
 def trusted(text: str, path: str = __file__, *, vaulted: bool = False) -> str:
@@ -154,7 +157,7 @@ def test_a_disk_that_takes_nothing_is_done_without(elsewhere: Path) -> None:
 
 
 def test_too_much_is_halved(elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cached, "MOST_KEPT", 4)
+    monkeypatch.setattr(templates.KEPT, "most", 4)
     for number in range(6):
         rendered(trusted(f"{{{{ x }}}} {number}"))
     templates.KEPT.throw_away()

@@ -169,7 +169,7 @@ def test_code_that_changed_since_this_process_began_leaves_nothing_for_others(
     del settled
     monkeypatch.setattr(inputs, "LOADED_NS", 0)
     inputs.sources_now()("roce")
-    assert not (files.cache_folder() / "sources").exists()
+    assert not inputs.SOURCES.folder.exists()
 
 
 @given(names=st.frozensets(st.text()), digest=st.text(), beside=st.text())

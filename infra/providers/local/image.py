@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from infra.cached import cache_folder
 from infra.errors import CausewayError
-from infra.files import cache_folder
 from infra.process import run
 
 RECIPE = Path(__file__).parent / "node_image"

@@ -1,22 +1,24 @@
-"""What runs of Ansible work out and later ones find again, as bytes by the hash of all that they depend on.
+"""What one process works out and later ones find again, as bytes by the name of all that they depend on.
 
 A cache that cannot be written is done without.
 """
 
 import hashlib
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from infra import ROOT
-from infra.files import cache_folder
-
-MOST_KEPT = 20_000
-"""So many stay of one subject; where there are more, a run that starts throws the older half away."""
 
 DIGEST_BYTES = 16
 OURS = (ROOT / "playbooks", ROOT / "roles")
 VARIABLES = {"group_vars", "host_vars"}
+
+
+def cache_folder() -> Path:
+    """What all checkouts share."""
+    return Path(os.environ.get("CAUSEWAY_CACHE") or Path.home() / ".cache" / "causeway")
 
 
 def name_of(*depends_on: object) -> str:
@@ -34,15 +36,28 @@ def may_last(path: str) -> bool:
 
 
 class Cached:
-    """One subject's."""
+    """One subject's, of which no more than MOST stay for long."""
 
-    def __init__(self, subject: str) -> None:
-        self._subject = subject
+    def __init__(self, subject: str, most: int = 500) -> None:
+        self._subject, self.most = subject, most
 
     @property
     def folder(self) -> Path:
         """Where they stand, for this user alone."""
-        return cache_folder() / self._subject
+        return cache_folder() / "worked-out" / self._subject
+
+    def known(self, name: str, work_out: Callable[[], bytes]) -> bytes:
+        """What any process of this machine worked out before, or this one does now."""
+        content = self.find(name)
+        if content is None:
+            content = work_out()
+            self.keep(name, content)
+            self.throw_away()
+        return content
+
+    def known_text(self, name: str, work_out: Callable[[], str]) -> str:
+        """The same of a text."""
+        return self.known(name, lambda: work_out().encode()).decode()
 
     def find(self, name: str) -> bytes | None:
         """What is kept by a name. Power that went may have left the name, and something else by it."""
@@ -64,8 +79,8 @@ class Cached:
     def throw_away(self) -> None:
         """The older half, where too much is kept."""
         with suppress(OSError):
-            there = list(self.folder.iterdir())
-            if len(there) > MOST_KEPT:
+            there = [path for path in self.folder.iterdir() if not path.name.startswith(".")]
+            if len(there) > self.most:
                 for old in sorted(there, key=lambda path: path.stat().st_mtime)[: len(there) // 2]:
                     old.unlink()
 
