@@ -1,11 +1,15 @@
 """What cleans scratch: old files go, those in use stay, and what is linked from elsewhere is left alone."""
 
+import errno
 import mmap
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -86,25 +90,116 @@ def test_what_is_mapped_stays(program: ModuleType, make: Callable[..., Path]) ->
     assert cleaned(program, make) == []
 
 
-def test_what_is_opened_while_it_is_moved_comes_back(
-    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The second look is the one that counts: the first one saw nobody."""
-    file, looks = make("late", 30), list[object]()
+def opened_while_moved(
+    program: ModuleType, file: Path, meanwhile: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+) -> list[Any]:
+    """Cleans a file that somebody opens right after it was moved aside; what they have open stands last."""
+    looks = list[Any]()
 
     class Late(program.Used):  # type: ignore[misc, name-defined] # of a module without types
         def __init__(self) -> None:
             if len(looks) == 1:
-                looks.append(next(place for place in file.parent.rglob("0")).open())
+                looks.append(next(file.parents[1].rglob("0")).open())
+                meanwhile(file)
             else:
                 looks.append(None)
             super().__init__()
 
-    monkeypatch.setattr(program, "Used", Late)
-    folder = program.Scratch(str(file.parent), program.Clock(LATER))
-    folder.remove(list(program.files(str(file.parent), folder.device)))
-    assert file.read_text() == "late"
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "Used", Late)
+        folder = program.Scratch(str(file.parents[1]), program.Clock(LATER))
+        folder.remove(list(folder.tree.files(LATER)))
     assert folder.count == 0
+    return looks
+
+
+def test_what_is_opened_while_it_is_moved_comes_back(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second look is the one that counts: the first one saw nobody."""
+    file = make("job/late", 30)
+    opened_while_moved(program, file, lambda _file: None, monkeypatch)
+    assert file.read_text() == "job/late"
+
+
+def test_what_is_open_and_has_no_place_to_go_back_to_is_kept(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder went meanwhile; the next files that are moved aside do not take its place there."""
+    file = make("job/late", 30)
+    looks = opened_while_moved(program, file, lambda file: file.parent.rmdir(), monkeypatch)
+    make("other", 30)
+    cleaned(program, make)
+    folder = program.Scratch(str(file.parents[1]), program.Clock(LATER))
+    folder.left_aside()
+    held = next(one for one in looks if one)
+    assert os.fstat(held.fileno()).st_nlink == 1
+    held.close()
+    folder.left_aside()
+    assert cleaned(program, make) == [program.ASIDE]
+
+
+def test_what_cannot_be_moved_keeps_nothing_else(
+    program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is immutable, or over which something was mounted meanwhile."""
+    for number in range(3):
+        make(f"file-{number}", 30)
+    rename = Path.rename
+
+    def refusing(self: Path, target: Path) -> Path:
+        if self.name == "file-1":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", refusing)
+    assert cleaned(program, make) == ["file-1"]
+
+
+@pytest.mark.parametrize(("name", "deep", "goes"), [("d", 300, True), ("n" * 250, 20, False)])
+def test_folders_may_lie_as_deep_as_they_like(
+    program: ModuleType,
+    make: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    name: str,
+    deep: int,
+    goes: bool,
+) -> None:
+    """Deeper than Python calls itself; and deeper than a path may be long, which keeps nothing else."""
+    old = make("old", 30)
+    monkeypatch.chdir(old.parent)
+    for _ in range(deep):
+        Path(name).mkdir()
+        os.chdir(name)
+    os.chdir(old.parent)
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(300)
+        program.Scratch(str(old.parent), program.Clock(LATER)).by_age(14)
+        assert not old.exists()
+        assert (old.parent / name).exists() != goes
+    finally:
+        sys.setrecursionlimit(limit)
+        subprocess.run(["rm", "--recursive", "--force", name], check=True)  # pytest's own stops at this depth
+
+
+def test_a_date_in_the_future_keeps_a_file_no_longer_than_others(
+    program: ModuleType, make: Callable[..., Path]
+) -> None:
+    """As it comes out of an archive; what was used while the cleaning goes on is none of these."""
+    make("unpacked", -3650)
+    make("in-use", -0.5)
+    assert cleaned(program, make) == ["in-use"]
+
+
+def test_each_of_a_files_names_has_its_part_of_the_room(
+    program: ModuleType, make: Callable[..., Path]
+) -> None:
+    file = make("file", 30)
+    (file.parent / "link").hardlink_to(file)
+    found = program.Tree(str(file.parent)).files(LATER)
+    assert sum(one.bytes for one in found) == file.stat().st_blocks * 512
 
 
 def test_links_lead_nowhere_else(program: ModuleType, make: Callable[..., Path], tmp_path: Path) -> None:
@@ -153,18 +248,18 @@ def test_what_may_have_been_used_in_the_last_hour_stays_on_a_full_disk(
     assert not file.exists()
 
 
-def test_another_file_system_below_is_left_alone(
+def test_what_is_mounted_below_is_left_alone(
     program: ModuleType, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inner = make("mounted/empty/x", 15).parent
-    (inner / "x").unlink()
-    folder = program.Scratch(str(inner.parents[1]), program.Clock(LATER))
-    monkeypatch.setattr(folder, "is_own", lambda place: place.name != "mounted")
-    folder.empty_folders(14)
-    assert inner.is_dir()
-    monkeypatch.undo()
-    folder.empty_folders(14)
-    assert not inner.exists()
+    """Also a folder of the same file system that is mounted there a second time, whose device is the same."""
+    inner = make("mounted here/empty/x", 15).parent
+    make("mounted here/old", 15)
+    point = str(inner.parent).replace(" ", "\\040")
+    mounts = program.mounts_now() + f"99 22 8:1 /home {point} rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "mounts_now", lambda: mounts)
+        assert len(cleaned(program, make)) == 4
+    assert cleaned(program, make) == []
 
 
 MOUNTS = """\

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +25,9 @@ from causeway_clock import Clock, look
 DAY_S = 86_400
 YOUNGEST_S = 3600
 """What was used in the last hour stays even where the disk is full: it is a job's that runs."""
+AHEAD_S = DAY_S
+"""A file may say that it is from the future, as one that was unpacked. No cleaning lasts as long as this, so
+what is used meanwhile is none of these."""
 SHARED = frozenset((
     "9p", "afs", "autofs", "beegfs", "ceph", "cifs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs", "nfs4",
     "ocfs2", "orangefs", "smb3", "virtiofs", "wekafs",
@@ -37,34 +42,76 @@ Key = tuple[int, int]
 
 
 class File(NamedTuple):
-    """A file, when it was last read, written, moved or made, and what it takes of the disk."""
+    """A file, when it was last read, written, moved or made, when written, and what it takes of the disk."""
 
     path: str
     key: Key
     used_at: float
+    written_at: float
     bytes: int
 
 
-def files(folder: str, device: int) -> Iterator[File]:
-    """Files and links below a folder, on its own file system."""
-    for entry in entries(folder):
-        with contextlib.suppress(FileNotFoundError):
-            found = entry.stat(follow_symlinks=False)
-            if found.st_dev != device:
-                continue
-            if stat.S_ISDIR(found.st_mode):
-                yield from files(entry.path, device)
-            elif stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
-                used_at = max(found.st_atime, found.st_mtime, found.st_ctime)
-                yield File(entry.path, (found.st_dev, found.st_ino), used_at, found.st_blocks * 512)
+class Tree:
+    """What lies below a folder, on its own file system."""
+
+    def __init__(self, folder: str) -> None:
+        """`folder`: without links on the way to it, as the kernel names mounts."""
+        self.folder = folder
+        self.device = Path(folder).stat().st_dev
+        self.mounted = set(mount_points(mounts_now()))
+
+    def all(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Paths with what they are, a folder before what is in it, however deep they lie."""
+        left = [self.folder]
+        while left:
+            for entry in entries(left.pop()):
+                with contextlib.suppress(OSError):
+                    found = entry.stat(follow_symlinks=False)
+                    # A folder of the same file system may be mounted here a second time: it is not ours.
+                    if found.st_dev != self.device or entry.path in self.mounted:
+                        continue
+                    if stat.S_ISDIR(found.st_mode):
+                        left.append(entry.path)
+                    yield entry.path, found
+
+    def files(self, now: float) -> Iterator[File]:
+        """Files and links. NOW: in seconds since 1970."""
+        for path, found in self.all():
+            if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode):
+                # Each of a file's names has its part of the room, which is free with the last one.
+                room_of_name = found.st_blocks * 512 // max(found.st_nlink, 1)
+                key = (found.st_dev, found.st_ino)
+                yield File(path, key, used_at(found, now), found.st_mtime, room_of_name)
+
+    def folders(self) -> list[str]:
+        """Folders, each before those in it."""
+        return [path for path, found in self.all() if stat.S_ISDIR(found.st_mode)]
+
+
+def used_at(found: os.stat_result, now: float) -> float:
+    """When a file was last read, written, moved or made; NOW where all it says is from the future."""
+    stamps = (found.st_atime, found.st_mtime, found.st_ctime)
+    return max((stamp for stamp in stamps if stamp < now + AHEAD_S), default=now)
+
+
+def mounts_now() -> str:
+    """What is mounted where, as this process sees it (proc(5), mountinfo)."""
+    return Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+
+
+def mount_points(mounts: str) -> Iterator[str]:
+    """Where something is mounted; the kernel writes a blank in a name as `\\040`."""
+    for line in mounts.splitlines():
+        point = os.fsencode(line.split(" ")[4])
+        yield os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), point))
 
 
 def entries(folder: str) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing where it is gone."""
+    """What is in a folder; nothing where it is gone, or its path is longer than the kernel takes."""
     try:
         with os.scandir(folder) as found:
             return [entry for entry in found if entry.name != ASIDE]
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
@@ -117,13 +164,13 @@ class Scratch:
     def __init__(self, folder: str, clock: Clock) -> None:
         """`clock`: by which it goes."""
         self.folder, self.clock = folder, clock
-        self.device = Path(folder).stat().st_dev
+        self.tree = Tree(folder)
         self.aside = Path(folder) / ASIDE
         self.count = self.freed = 0
 
     def by_age(self, days: float) -> None:
         """Remove what was not used for days, and folders that have been empty for as long."""
-        found = files(self.folder, self.device)
+        found = self.tree.files(self.clock.now)
         self.remove([one for one in found if self.clock.age_s(one.used_at) > days * DAY_S])
         self.empty_folders(days)
 
@@ -134,7 +181,7 @@ class Scratch:
             return
         wanted, chosen = taken - whole * low_pct / 100, list[File]()
         used = Used()
-        for one in sorted(files(self.folder, self.device), key=lambda one: one.used_at):
+        for one in sorted(self.tree.files(self.clock.now), key=lambda one: one.used_at):
             if wanted <= 0 or self.clock.age_s(one.used_at) < YOUNGEST_S:
                 break
             if not used.has(one.key):
@@ -155,53 +202,47 @@ class Scratch:
             self.aside.rmdir()
 
     def remove_some(self, chosen: list[File]) -> None:
-        """Move them aside, where nobody opens them any more; who did before gets them back."""
+        """Move them aside, where nobody opens them any more; who did before gets them back.
+
+        What cannot be moved stays: it is gone, may not be removed, or something was mounted over it.
+        """
+        beside = Path(tempfile.mkdtemp(dir=self.aside))  # what an earlier run could not bring back stays
         moved: list[tuple[File, Path]] = []
         for number, one in enumerate(chosen):
-            place = self.aside / str(number)
-            with contextlib.suppress(FileNotFoundError):
+            place = beside / str(number)
+            with contextlib.suppress(OSError):
                 Path(one.path).rename(place)
                 moved.append((one, place))
         used = Used()
         for one, place in moved:
             found = place.lstat()
-            same = (found.st_dev, found.st_ino) == one.key and found.st_mtime <= one.used_at
+            same = (found.st_dev, found.st_ino) == one.key and found.st_mtime == one.written_at
             if used.has(one.key) or not same:
                 self.bring_back(place, Path(one.path))
                 continue
             place.unlink()
             self.count += 1
             self.freed += one.bytes
+        with contextlib.suppress(OSError):
+            beside.rmdir()
 
     def bring_back(self, place: Path, path: Path) -> None:
         """To where it was; beside it where something new has its name."""
         taken = os.path.lexists(path)
         target = path.with_name(f"{path.name}.{int(self.clock.now)}") if taken else path
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             place.rename(target)
 
     def empty_folders(self, days: float) -> None:
         """Remove folders, the innermost first; one that is not empty stays, and one that a process is in."""
-        old = [place for place in reversed(list(self.folders())) if self.is_old(place, days)]
+        below = map(Path, reversed(self.tree.folders()))
+        old = [place for place in below if self.is_old(place, days)]
         used = Used() if old else None
         for place in old:
             with contextlib.suppress(OSError):
                 found = place.lstat()
                 if used and not used.has((found.st_dev, found.st_ino)):
                     place.rmdir()
-
-    def folders(self) -> Iterator[Path]:
-        """Those below it on its own file system, each before what is in it."""
-        for place, names, _ in os.walk(self.folder):
-            names[:] = [name for name in names if self.is_own(Path(place, name))]
-            yield from (Path(place, name) for name in names)
-
-    def is_own(self, place: Path) -> bool:
-        """Whether it is a folder that nothing else is mounted at."""
-        with contextlib.suppress(OSError):
-            found = place.lstat()
-            return stat.S_ISDIR(found.st_mode) and found.st_dev == self.device
-        return False
 
     def is_old(self, place: Path, days: float) -> bool:
         """Whether nothing was made, moved or removed in a folder for days."""
@@ -212,12 +253,15 @@ class Scratch:
 
     def left_aside(self) -> None:
         """What a run that was killed had moved aside goes: nobody knows its place any more."""
-        left = list(self.aside.iterdir()) if self.aside.is_dir() else []
+        left = sorted(self.aside.rglob("*"), reverse=True) if self.aside.is_dir() else []
         used = Used() if left else None
         for place in left:
-            found = place.lstat()
-            if used and not used.has((found.st_dev, found.st_ino)):
-                place.unlink()
+            with contextlib.suppress(OSError):  # a folder that is not empty
+                found = place.lstat()
+                if stat.S_ISDIR(found.st_mode):
+                    place.rmdir()
+                elif used and not used.has((found.st_dev, found.st_ino)):
+                    place.unlink()
 
 
 def room(folder: str) -> tuple[int, int]:
@@ -246,7 +290,8 @@ def is_shared(kind: str) -> bool:
 
 def main(folder: str, days: str, high_pct: str, low_pct: str, clock: str) -> None:
     """Clean, and say what went."""
-    kind = file_system(os.path.realpath(folder), Path("/proc/self/mountinfo").read_text())
+    folder = os.path.realpath(folder)
+    kind = file_system(folder, mounts_now())
     if is_shared(kind):
         sys.exit(f"{folder} lies on a file system of kind {kind}, where other machines have their data")
     scratch = Scratch(folder, look(Path(clock)))
