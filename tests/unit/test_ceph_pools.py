@@ -136,3 +136,71 @@ def test_a_pool_with_other_parts_than_declared_keeps_its_profile(pools: Any) -> 
     monitors = Monitors({"k": "4", "m": "2", "crush-failure-domain": "osd"}, None)
     pools.Pools(monitors, {"failure_domain": "host"}).profile({"name": "a", "k": 2, "m": 1})
     assert monitors.profile["crush-failure-domain"] == "osd"
+
+
+COPIES, PARTS = {"replicas": 3, "min_replicas": 2}, {"k": 4, "m": 2}
+
+
+@given(st.integers(1, 5) | st.tuples(st.integers(2, 8), st.integers(1, 4)))
+def test_a_domain_that_is_away_stops_no_writes_and_what_is_written_can_be_read(
+    pools: Any, form: int | tuple[int, int]
+) -> None:
+    """Of what has anything to spare; where there is more, what is written meanwhile has one to spare, too."""
+    told = dict[str, int]()
+    k, m = (1, form - 1) if isinstance(form, int) else form
+    pool = (
+        {"k": k, "m": m} if isinstance(form, tuple) else {"replicas": form, "min_replicas": max(form - 1, 1)}
+    )
+    found = {"pool_name": "a", "size": 0, "min_size": 0, "pg_autoscale_mode": "off", "pg_num_target": 8}
+    found |= {"application_metadata": {"cephfs": {}}, "quota_max_bytes": 0, "crush_rule": 0}
+
+    def ask(prefix: str, _inbuf: bytes = b"", **fields: Any) -> Any:
+        if prefix == "osd pool set" and fields["var"] in ("size", "min_size"):
+            told[fields["var"]] = int(fields["val"])
+        return []
+
+    pools.Pools(ask, {}).tune(
+        {"name": "a", "application": "cephfs", "pg_num": 8, **pool}, found | {"flags_names": "ec_overwrites"}
+    )
+    assert told["size"] == k + m
+    assert k + min(1, m - 1) <= told["min_size"] <= max(k + m - 1, k)
+
+
+@pytest.mark.parametrize(
+    ("was", "declared", "said"),
+    [
+        (COPIES, COPIES, ""),
+        (COPIES, {"replicas": 2, "min_replicas": 1}, ""),
+        (PARTS, PARTS, ""),
+        (COPIES, PARTS, "is kept in copies and declared in 4 \\+ 2 parts"),
+        (PARTS, COPIES, "is kept in 4 \\+ 2 parts and declared in copies"),
+        (PARTS, {"k": 3, "m": 3}, "is kept in 4 \\+ 2 parts and declared in 3 \\+ 3 parts"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_pool_keeps_the_form_that_it_was_made_in(
+    pools: Any, was: dict[str, int], declared: dict[str, int], said: str, *, dry_run: bool
+) -> None:
+    """Nothing is changed, of no pool, before that is said."""
+    told = []
+
+    def ask(prefix: str, _inbuf: bytes = b"", **fields: Any) -> Any:
+        is_coded = "k" in was
+        pool = {"pool_name": "train.cold", "type": 3 if is_coded else 1, "erasure_code_profile": "own"}
+        if prefix == "osd pool ls":
+            return [pool]
+        if prefix == "osd erasure-code-profile get":
+            assert is_coded
+            assert fields["name"] == "own"
+            return {key: str(value) for key, value in was.items()} | {"plugin": "isa"}
+        return told.append(prefix)
+
+    wanted = pools.Pools(ask, {"pools": [{"name": "new"}, {"name": "train.cold", **declared}]}, dry_run)
+    wanted.pool = lambda pool, _there: told.append(pool["name"])
+    if said:
+        with pytest.raises(pools.RefusedError, match=f"pool train.cold {said}"):
+            wanted.pools()
+        assert told == []
+    else:
+        wanted.pools()
+        assert sorted(told) == ["new", "train.cold"]

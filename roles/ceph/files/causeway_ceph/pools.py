@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from asked import Cluster
+from asked import Cluster, RefusedError
 from state import apart
 
 PARALLEL = 16
+ERASURE = 3
+"""The type of a pool of parts (`pg_pool_t::TYPE_ERASURE`, src/osd/osd_types.h of Ceph)."""
 
 
 class Compared:
@@ -37,6 +39,9 @@ class Pools(Compared):
         Side by side: the monitors take a second for each change, and take many in one.
         """
         there = self.there()
+        for pool in self.wanted["pools"]:
+            if pool["name"] in there:
+                self.require_form(pool, there[pool["name"]])
         with ThreadPoolExecutor(PARALLEL) as threads:
             list(threads.map(lambda pool: self.pool(pool, there.get(pool["name"])), self.wanted["pools"]))
         # The managers' own pool is made before anybody can say how.
@@ -50,6 +55,21 @@ class Pools(Compared):
             self.make(pool)
         if found := self.there().get(pool["name"]):
             self.tune(pool, found)
+
+    def require_form(self, pool: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+        """Refuse other parts than a pool was made with: Ceph changes them for no pool, nor copies into parts.
+
+        Before anything is changed: six copies would take the place of 4 + 2 parts.
+        """
+        is_there = form({})
+        if found["type"] == ERASURE:
+            is_there = form(self.ask("osd erasure-code-profile get", name=found["erasure_code_profile"]))
+        if is_there != form(pool):
+            raise RefusedError(
+                f"pool {pool['name']} is kept in {is_there} and declared in {form(pool)}, and a pool keeps "
+                f"the form that it was made in: declare {is_there} again, and an export of another name for "
+                "what is to be copied there"
+            )
 
     def there(self) -> dict[str, dict[str, Any]]:
         """Name → pool, as it is."""
@@ -126,7 +146,7 @@ class Pools(Compared):
         """What of a pool can be changed while it is in use."""
         name = pool["name"]
         if pool.get("k"):
-            self.copies(found, pool["k"] + pool["m"], pool["k"] + 1)
+            self.copies(found, pool["k"] + pool["m"], least_parts(pool["k"], pool["m"]))
             if "ec_overwrites" not in found["flags_names"]:
                 self.set(name, "allow_ec_overwrites", "true")
         else:
@@ -169,3 +189,16 @@ class Pools(Compared):
         if variable == "size" and value == "1":
             fields["yes_i_really_mean_it"] = True
         self.change(f"{variable} of {pool}", "osd pool set", **fields)
+
+
+def least_parts(k: int, m: int) -> int:
+    """Parts that a pool needs to serve at all: one to spare where a failure leaves that, as Ceph has it.
+
+    OSDMonitor::prepare_pool_size in Ceph's src/mon/OSDMonitor.cc.
+    """
+    return k + min(1, m - 1)
+
+
+def form(pool: Mapping[str, Any]) -> str:
+    """How a pool keeps what it holds, by a declared pool or a profile."""
+    return "{} + {} parts".format(pool["k"], pool["m"]) if pool.get("k") else "copies"
