@@ -48,6 +48,56 @@ def test_no_more_is_usable_than_there_is(cluster: tuple[CephSpec, tuple[Node, ..
     assert 0 < figures.usable_gib(*cluster) * copies <= filled + 1e-6
 
 
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=7), st.integers(1, 5))
+def test_what_is_usable_has_a_place_for_each_copy(rooms: list[int], parts: int) -> None:
+    """A domain that is full takes no copy; each copy in turn goes to those that have most room left."""
+    if len(rooms) < parts:
+        return
+    left = [float(room * 60) for room in rooms]
+    found = figures.each_gib(sorted(left, reverse=True), parts)
+    assert found * parts <= sum(left)
+    written = 0
+    while sorted(left, reverse=True)[parts - 1] >= 1:
+        for place in sorted(range(len(left)), key=left.__getitem__, reverse=True)[:parts]:
+            left[place] -= 1
+        written += 1
+    assert found == pytest.approx(written, abs=len(rooms) + 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "nodes_of_data"),
+    [
+        (12, {"nodes_per_rack": 4}, 4),
+        (10, {"nodes_per_rack": 4}, 2),
+        (11, {"nodes_per_rack": 3}, 2),
+        (10, {}, 3),
+    ],
+    ids=[
+        "three full racks",
+        "a rack that is half full has a copy of everything",
+        "a full rack may go, and leaves the half full one",
+        "no racks",
+    ],
+)
+def test_no_more_is_usable_than_the_smallest_racks_take(
+    count: int, more: dict[str, int], nodes_of_data: float
+) -> None:
+    per_rack = more.get("nodes_per_rack")
+    members = [Node(f"n-{n}", f"r-{n // per_rack}" if per_rack else "") for n in range(count)]
+    spec = storage(**more)
+    assert figures.usable_gib(spec, members) == pytest.approx(100 * nodes_of_data * 0.85)
+
+
+def test_a_node_with_larger_disks_than_all_others_is_not_filled() -> None:
+    members = [Node(f"n-{n}", "") for n in range(3)]
+    devices = [
+        {"host": f"n-{n}", "path": f"/dev/disk/by-id/{n}", "size_gib": size}
+        for n, size in enumerate((100, 100, 1000))
+    ]
+    spec = storage(osd_backing={"kind": "device", "size_gib": 100, "devices": devices})
+    assert figures.usable_gib(spec, members) == pytest.approx(85)
+
+
 @given(st.floats(2, 20_000))
 def test_a_small_osd_stops_early_enough(size_gib: float) -> None:
     spec = storage(osd_backing={"kind": "file", "size_gib": size_gib})

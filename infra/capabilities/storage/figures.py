@@ -265,16 +265,35 @@ def usable_gib(
 ) -> float:
     """What clients may fill with an export's data, or with copied data, in GiB, if it is all there is.
 
-    Below where warnings begin, with room to make the loss of one failure domain good; where there are no more
-    domains than copies or parts, there is nowhere to make it good, and nothing is kept free for it.
+    Below where warnings begin, with room to make the loss of the largest failure domain good; where there are
+    no more domains than copies or parts, there is nowhere to make it good, and nothing is kept free for it.
     """
     coded = export.erasure if isinstance(export, CephfsExport) else None
-    tier = tier_of(storage, export)
-    copies = replicas(storage, members)
-    size, share = (coded.k + coded.m, coded.k / (coded.k + coded.m)) if coded else (copies, 1 / copies)
-    count = domains(members, within(storage, members, tier)[0])
-    spare = 1 - 1 / count if count > size else 1.0
-    return raw_gib(storage, members, tier) * share * nearfull_ratio(storage) * spare
+    size, data = (coded.k + coded.m, coded.k) if coded else (replicas(storage, members), 1)
+    rooms = sorted(domain_rooms_gib(storage, members, tier_of(storage, export)), reverse=True)
+    staying = rooms[1:] if len(rooms) > size else rooms
+    return each_gib(staying, size) * data * nearfull_ratio(storage)
+
+
+def domain_rooms_gib(storage: CephSpec, members: Sequence[Node], tier: str) -> list[float]:
+    """What each failure domain has of a tier, in GiB, where it has any."""
+    by_rack = failure_domain(members) == "rack"
+    found: dict[str, float] = {}
+    for node in within(storage, members, tier)[0]:
+        domain = node.rack if by_rack else node.name
+        found[domain] = found.get(domain, 0) + raw_gib(storage, [node], tier)
+    return list(found.values())
+
+
+def each_gib(rooms: Sequence[float], parts: int) -> float:
+    """How much each of PARTS may take where no two share a room. ROOMS: in GiB, the largest first.
+
+    A room that is larger than its share is never filled: it has one part of everything, and the others share
+    what the other rooms have. Fewer rooms than parts are refused elsewhere; here they have all there is.
+    """
+    if len(rooms) <= 1 or parts <= 1 or len(rooms) < parts or rooms[0] * parts <= sum(rooms):
+        return sum(rooms) / parts
+    return each_gib(rooms[1:], parts - 1)
 
 
 def recovery_h(storage: CephSpec, members: Sequence[Node]) -> float | None:
