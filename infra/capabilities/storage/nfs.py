@@ -7,7 +7,7 @@ from typing import ClassVar
 from infra.capabilities.storage import figures
 from infra.capabilities.storage.rules import WHOLE, storages, unknown
 from infra.capabilities.storage.section import NfsShare, NfsStorage
-from infra.declaration import ClusterSpec, NfsFilesSpec, NfsFolderSpec, NfsSpec
+from infra.declaration import ClusterSpec, NfsFilesSpec, NfsFolderSpec, NfsSpec, RegionSpec
 from infra.ground.endpoint import Endpoint, HostSet, Ports
 from infra.ground.folders import NOT_FOR_DATA
 from infra.ground.nodes import pool_key
@@ -49,8 +49,13 @@ def storage_of(spec: ClusterSpec, declared: NfsSpec) -> NfsStorage:
             )
             for export in declared.exports
         ),
-        clients=tuple(pool_key(region.name, pool.name) for pool in region.pools if pool.role == "gpu"),
+        clients=_clients(region),
     )
+
+
+def _clients(region: RegionSpec) -> tuple[str, ...]:
+    """The keys of the pools whose nodes use what is served."""
+    return tuple(pool_key(region.name, pool.name) for pool in region.pools if pool.role == "gpu")
 
 
 def endpoint(storage: NfsStorage) -> Endpoint:
@@ -90,12 +95,15 @@ class NfsIsServed:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Nodes that are not the storage's, quotas that nothing keeps, folders that are the system's."""
+        """Nodes of others, exports for nobody, quotas that nothing keeps, folders that are the system's."""
         for path, storage, members in storages(spec):
             if not isinstance(storage, NfsSpec) or not members:
                 continue
             names = [node.name for node in members]
             of_files = isinstance(storage.backing, NfsFilesSpec)
+            if storage.exports and not _clients(spec.region(storage.region)):
+                message = f"{storage.region} has no nodes of role gpu, and a server lets in nobody else"
+                yield Problem(f"{path}.exports", message, hint="declare a pool of GPU nodes, or no exports")
             if isinstance(storage.backing, NfsFolderSpec):
                 yield from _no_system_folder(f"{path}.backing.path", storage.backing.path)
             for number, export in enumerate(storage.exports):

@@ -17,6 +17,7 @@ from infra.declaration import (
     RgwExport,
     StorageSpec,
 )
+from infra.declaration.storage import NfsExport
 from infra.ground.folders import SHARED, SYSTEM, shared_by
 from infra.ground.problem import Problem, Severity, nearest, show
 from infra.ground.rule import Rule, memory_gib, pools
@@ -51,13 +52,28 @@ class StorageHasNames:
     severity: ClassVar[Severity] = "error"
 
     def check(self, spec: ClusterSpec) -> Iterator[Problem]:
-        """Names that are no labels, and those that come twice."""
+        """Names that are no labels, those that come twice, and those that come twice once they are joined."""
         yield from _labels([(path, storage.name) for path, storage, _ in storages(spec)])
         for path, storage, _ in storages(spec):
             named = [(f"{path}.exports[{number}]", one.name) for number, one in enumerate(storage.exports)]
             yield from _labels(named)
             if isinstance(storage, CephSpec):
                 yield from self._pools(path, storage)
+        yield from self._joined(spec)
+
+    def _joined(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Exports that are called alike on nodes, whose units and servers' files join both names."""
+        seen: dict[tuple[str, str, str], StorageSpec] = {}
+        for path, storage, _ in storages(spec):
+            for number, one in enumerate(storage.exports):
+                if not isinstance(one, CephfsExport | NfsExport):
+                    continue
+                joined = f"{storage.name}-{one.name}"
+                other = seen.setdefault((storage.region, storage.kind, joined), storage)
+                if other.name != storage.name:
+                    message = f"storage {other.name} has an export that nodes call {joined} as well"
+                    hint = "give one of them a name without the dash"
+                    yield Problem(f"{path}.exports[{number}].name", message, show(one.name), hint=hint)
 
     def _pools(self, path: str, storage: CephSpec) -> Iterator[Problem]:
         """Exports whose own pool would have the name of one of the cluster's."""
