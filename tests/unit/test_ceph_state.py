@@ -136,6 +136,25 @@ def test_what_somebody_changed_is_told_and_a_run_brings_it_back(
     assert wanted.changes == made, "all is as declared"
 
 
+@pytest.mark.parametrize(
+    ("disabled", "enabled", "known"),
+    [
+        (["restful", "prometheus"], [], True),
+        (["prometheus"], [], True),
+        ([], ["prometheus"], True),
+        ([], ["restful"], False),
+        ([], [], False),
+    ],
+)
+def test_a_module_that_is_to_be_off_need_not_be_there(
+    programs: Any, disabled: list[str], enabled: list[str], known: bool
+) -> None:
+    """Ceph 20 has no `restful` any more (its release notes, MGR); what is to be on has to be known."""
+    listed = {"disabled_modules": [{"name": name} for name in disabled], "enabled_modules": enabled}
+    ask = {"mgr module ls": listed | {"always_on_modules": ["balancer"]}}.get
+    assert programs.Wanted(ask, WANTED).modules_known() == known
+
+
 def test_what_is_nobodys_declaration_and_no_narrower_one_is_left_alone(programs: Any) -> None:
     ask = Cluster()
     before = told(programs, ask)

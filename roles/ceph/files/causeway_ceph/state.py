@@ -64,11 +64,11 @@ def objects_state(ask: Cluster, wanted: Mapping[str, Any]) -> Iterator[str]:
             yield f"file system {one['name']} is {'; '.join(closed(ask, one['name'])) or 'open'}"
     # Not with the other identities: an export has its new key once all else is done.
     yield from key_lines(ask("auth ls")["auth_dump"], exported=True)
-    if USERS.exists():
+    if declared := json.loads(USERS.read_text()) if USERS.exists() else {}:
         with ask.io(USERS_AT[0]) as pool:
             pool.set_namespace(USERS_AT[1])
             users = {one.key for one in pool.list_objects()}
-        for name in sorted(json.loads(USERS.read_text())):
+        for name in sorted(declared):
             yield f"user {name}: {'there' if name in users else 'gone'}"
 
 
