@@ -107,6 +107,43 @@ def machine(disks: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     return Machine(disks, monkeypatch, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("declared_gib", "size", "refused"),
+    [
+        (15360, 15_360_950_534_144, True),
+        (14306, 15_360_950_534_144, False),
+        (14400, "15360950534144", False),
+        (None, 1, False),
+        (3.5, 4 << 30, False),
+    ],
+    ids=["a vendor's number", "as it is", "rounded", "not said", "larger"],
+)
+def test_a_disk_is_as_large_as_the_plan_counts_with(
+    disks: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    declared_gib: float | None,
+    size: int | str,
+    *,
+    refused: bool,
+) -> None:
+    shown = {
+        "blockdevices": [{"serial": "A", "size": size, "mountpoints": [None], "fstype": None, "pttype": None}]
+    }
+
+    def run(*argv: str) -> str:
+        assert "--bytes" in argv
+        return json.dumps(shown)
+
+    monkeypatch.setattr(disks, "run", run)
+    monkeypatch.setattr(Path, "is_block_device", lambda _path: True)
+    osd = {"path": PATH, "serial": "A", "size_gib": declared_gib}
+    if refused:
+        with pytest.raises(disks.RefusedError, match=r"has 14306\.0 GiB, declared are 15360"):
+            disks.check_device(osd, KNOWN)
+    else:
+        disks.check_device(osd, KNOWN)
+
+
 def test_the_key_of_a_disk_is_on_no_disk(machine: Machine) -> None:
     machine.make(encrypted=True)
     assert machine.done == ["luksFormat", "open"]

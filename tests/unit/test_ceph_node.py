@@ -117,6 +117,25 @@ def test_an_osd_that_is_there_is_not_encrypted_afterwards(back: Back) -> None:
         back.node().osd(osd)
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_the_file_of_an_osd_keeps_its_size(back: Back, *, dry_run: bool) -> None:
+    """Said by the first step: the next one tells monitors how full an OSD may be, by the declared size."""
+    osd = {"kind": "file", "place": PLACE, "size_gib": 1.3}
+    block = back.root / "osd/ceph-3/block"
+    block.touch()
+    os.truncate(block, int(1.3 * 1024**3))
+    back.running = True
+    back.node(osds=[osd], dry_run=dry_run).mons()
+    for other in (1.2, 4, 100):
+        said = rf"made with 1\.3 GiB .* with {other:g}\. .*purge 3 "
+        declared = [{**osd, "size_gib": other}]
+        with pytest.raises(back.programs.RefusedError, match=said):
+            back.node(osds=declared, dry_run=dry_run).mons()
+    back.node(osds=[{**osd, "place": "another", "size_gib": 4}]).mons()
+    back.running, back.osds = False, []
+    back.node(osds=declared, dry_run=dry_run).mons()  # purged, as it was told to be: it is made anew
+
+
 def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so(back: Back) -> None:
     store = back.root / f"mon/ceph-{HOST}/store.db"
     others = [mon["name"] for mon in MONS if mon["name"] != HOST]

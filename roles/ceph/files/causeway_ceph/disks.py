@@ -43,11 +43,12 @@ def check_device(osd: Mapping[str, Any], known: str) -> None:
     path = osd["path"]
     if not Path(path).is_block_device():
         raise RefusedError(f"{path} is not a block device here")
-    shown = run("lsblk", "--json", "--output", "SERIAL,MOUNTPOINTS,FSTYPE,PTTYPE", path)
+    shown = run("lsblk", "--json", "--bytes", "--output", "SERIAL,SIZE,MOUNTPOINTS,FSTYPE,PTTYPE", path)
     device = json.loads(shown)["blockdevices"][0]
     serial = osd.get("serial")
     if serial and device["serial"] != serial:
         raise RefusedError(f"{path} has serial number {device['serial']}, declared is {serial}")
+    require_size(osd, int(device["size"]))
     parts = list(parts_of(device))
     mounted = [place for part in parts for place in part.get("mountpoints") or () if place]
     if mounted:
@@ -57,6 +58,15 @@ def check_device(osd: Mapping[str, Any], known: str) -> None:
         raise RefusedError(
             f"{path} holds data ({holds}): declare `wipe: true` with its serial number "
             f"({device['serial']}) where it may be lost"
+        )
+
+
+def require_size(osd: Mapping[str, Any], size_bytes: int) -> None:
+    """Refuse a disk that is smaller than the plan counts with; vendors round by less than a percent."""
+    declared_gib, size_gib = float(osd.get("size_gib") or 0), size_bytes / 1024**3
+    if size_gib < declared_gib * 0.99:
+        raise RefusedError(
+            f"{osd['path']} has {size_gib:.1f} GiB, declared are {declared_gib:g}: a vendor's TB is 931.3 GiB"
         )
 
 

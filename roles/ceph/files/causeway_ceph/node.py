@@ -71,7 +71,8 @@ class Node:
     # Monitors
 
     def mons(self) -> list[str]:
-        """Make and start this node's monitor; the units that hold."""
+        """Make and start this node's monitor; the units that hold. Sizes first: monitors are told by them."""
+        self.require_sizes()
         if self.name not in [mon["name"] for mon in self.wanted["mons"]]:
             return []
         folder, unit = DATA / f"mon/ceph-{self.name}", f"ceph-mon@{self.name}"
@@ -83,6 +84,17 @@ class Node:
             self.keep_what_others_know()
             self.change("monitor made", lambda: self.make_mon(folder))
         return [self.started(unit)]
+
+    def require_sizes(self) -> None:
+        """Refuse another size for an OSD's file than it was made with: how full it may be goes by that."""
+        for osd in self.wanted["osds"]:
+            folder = self.made(osd) if osd["kind"] == "file" else None
+            if folder and is_resized(osd, folder) and self.is_kept(osd, folder):
+                refuse_other_size(osd, folder)
+
+    def is_kept(self, osd: Mapping[str, Any], folder: Path) -> bool:
+        """Whether an OSD that was made here is one of the cluster's; nobody is asked about one that runs."""
+        return is_active(f"ceph-osd@{number_of(folder)}") or not is_forgotten(self.known(osd))
 
     def was_taken_out(self) -> bool:
         """Whether the other monitors, where a majority answers, do not count this one any more."""
@@ -165,10 +177,9 @@ class Node:
         """The unit of one OSD, made if it is not there."""
         known = self.known(osd)
         if folder := self.made(osd):
-            unit = f"ceph-osd@{number_of(folder)}"
-            if is_active(unit) or not is_forgotten(known):
+            if self.is_kept(osd, folder):
                 refuse_other_encryption(osd, folder)
-                return unit
+                return f"ceph-osd@{number_of(folder)}"
             self.give_up(osd, folder)
         if osd["kind"] == "device":
             disks.check_device(osd, known)
@@ -442,6 +453,29 @@ def described(place: Mapping[str, str], tier: str | None, folder: Path) -> list[
     return (found or ["nowhere"]) + (["encrypted"] if disks.is_encrypted(folder) else [])
 
 
+def is_resized(osd: Mapping[str, Any], folder: Path) -> bool:
+    """Whether the file of an OSD has another size than declared."""
+    block = folder / "block"
+    return block.is_file() and abs(block.stat().st_size - osd["size_gib"] * 1024**3) >= 1 << 20
+
+
+def refuse_other_size(osd: Mapping[str, Any], folder: Path) -> None:
+    """The file of an OSD that is there is neither made larger nor smaller."""
+    size_gib, number = (folder / "block").stat().st_size / 1024**3, number_of(folder)
+    raise RefusedError(
+        f"OSD {number} was made with {size_gib:g} GiB and is declared with {osd['size_gib']:g}. Declare what "
+        f"it has; or, to make it anew, an OSD at a time, {emptied(number)}, and run it again"
+    )
+
+
+def emptied(number: int) -> str:
+    """By which commands the cluster forgets an OSD, once the others have what it holds."""
+    return (
+        f"`ceph osd out {number}`, wait until `ceph osd safe-to-destroy {number}` says so, "
+        f"`systemctl disable --now ceph-osd@{number}`, `ceph osd purge {number} --yes-i-really-mean-it`"
+    )
+
+
 def refuse_other_encryption(osd: Mapping[str, Any], folder: Path) -> None:
     """An OSD that is there keeps its disk as it was made."""
     if disks.is_encrypted(folder) == bool(osd.get("encrypted")):
@@ -449,10 +483,8 @@ def refuse_other_encryption(osd: Mapping[str, Any], folder: Path) -> None:
     number, declared = number_of(folder), "encrypted" if osd.get("encrypted") else "in the clear"
     raise RefusedError(
         f"OSD {number} was made otherwise, and its disk {osd['path']} is declared {declared}. To make it "
-        f"anew, a disk at a time: `ceph osd out {number}`, wait until `ceph osd safe-to-destroy {number}` "
-        "says so, "
-        f"`systemctl disable --now ceph-osd@{number}`, `ceph osd purge {number} --yes-i-really-mean-it`, "
-        f"`wipefs --all {osd['path']} && rm -r {folder}`, and run it again"
+        f"anew, a disk at a time: {emptied(number)}, `wipefs --all {osd['path']} && rm -r {folder}`, and run "
+        "it again"
     )
 
 
