@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,6 +134,29 @@ def test_the_file_of_an_osd_keeps_its_size(back: Back, *, dry_run: bool) -> None
     back.node(osds=[{**osd, "place": "another", "size_gib": 4}]).mons()
     back.running, back.osds = False, []
     back.node(osds=declared, dry_run=dry_run).mons()  # purged, as it was told to be: it is made anew
+
+
+@pytest.mark.parametrize(("free_gib", "refused"), [(5.9, True), (6.1, False)])
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_files_of_osds_have_room_for_all_that_they_may_hold(
+    back: Back, monkeypatch: pytest.MonkeyPatch, free_gib: float, *, refused: bool, dry_run: bool
+) -> None:
+    """An OSD that was made has taken of its part what it has written; where all were, nothing is asked."""
+    osds = [{"kind": "file", "place": place, "size_gib": 2} for place in (PLACE, "b", "c")]
+    (back.root / "osd/ceph-3/block").write_bytes(bytes(1 << 20))
+    free = SimpleNamespace(free=int(free_gib * 1024**3))
+    monkeypatch.setattr(back.programs.shutil, "disk_usage", lambda _: free)
+    back.node(osds=osds[:1], dry_run=dry_run).require_room()
+    node = back.node(osds=osds, dry_run=dry_run)
+    if refused:
+        with pytest.raises(back.programs.RefusedError, match=r"6\.0 GiB more .* 5\.9 are free"):
+            node.daemons()
+        assert node.changes == []
+    else:
+        node.require_room()
+    free.free = 0
+    back.node(osds=osds[:1], dry_run=dry_run).require_room()
+    back.node(osds=[{"kind": "device", "place": "d"}], dry_run=dry_run).require_room()
 
 
 def test_a_monitor_that_was_taken_out_is_made_anew_only_where_a_majority_says_so(back: Back) -> None:

@@ -1,11 +1,17 @@
 """NFS: servers let in exactly the clients that are declared, and both sides mean the same folder."""
 
+import os
+from importlib.machinery import SourceFileLoader
 from ipaddress import ip_address, ip_network
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra import ROOT
 from infra.capabilities.storage import handoff
 from infra.declaration import ClusterSpec
 from infra.ground.contract import Contract
@@ -67,6 +73,34 @@ def test_clients_ask_for_what_is_served(backing: dict[str, str]) -> None:
     asked = {(mount["server"], mount["path"]) for mount in mounts["nfs_client_mounts"]}
     assert asked == served
     assert len({mount["mount"] for mount in mounts["nfs_client_mounts"]}) == 2
+
+
+@pytest.mark.parametrize("grown", [False, True])
+@pytest.mark.parametrize(("free", "refused"), [(159 << 20, True), (161 << 20, False)])
+def test_file_systems_in_files_have_room_for_all_that_they_may_hold(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, *, refused: bool, grown: bool
+) -> None:
+    """A file that is there has taken of its part what was written; where all are there nothing is asked."""
+    program = ModuleType("volumes")
+    loader = SourceFileLoader("volumes", str(ROOT / "roles/nfs_server/files/causeway-nfs-volumes"))
+    exec(loader.get_code("volumes"), program.__dict__)  # type: ignore[arg-type]  # noqa: S102 - ours
+    there = SimpleNamespace(free=free)
+    monkeypatch.setattr(program, "FILES", tmp_path)
+    monkeypatch.setattr(program.shutil, "disk_usage", lambda _: there)
+    (tmp_path / "srv-nfs-a-b.img").write_bytes(bytes(32 << 20))
+    os.truncate(tmp_path / "srv-nfs-a-b.img", 64 << 20)
+    volumes = [{"path": "/srv/nfs/a/b", "size_bytes": (192 if grown else 64) << 20}]
+    volumes += [] if grown else [{"path": "/srv/nfs/a/c", "size_bytes": 128 << 20}]
+    wanted = program.Volumes({"volumes": volumes, "folders": []}, dry_run=True)
+    if refused:
+        with pytest.raises(program.RefusedError, match=r"exports take 0\.16 GiB more"):
+            wanted.up()
+        assert wanted.changes == []
+    else:
+        wanted.require_room()
+    there.free = 0
+    kept = {"volumes": [{"path": "/srv/nfs/a/b", "size_bytes": 64 << 20}], "folders": []}
+    program.Volumes(kept, dry_run=True).require_room()
 
 
 def test_only_nodes_that_serve_are_servers_and_gpu_nodes_are_clients() -> None:

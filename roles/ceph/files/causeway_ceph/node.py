@@ -159,10 +159,30 @@ class Node:
 
     def daemons(self) -> list[str]:
         """Make and start everything else; the units that hold."""
+        self.require_room()
         units = self.told() + [self.started(self.osd(osd)) for osd in self.wanted["osds"]]
         self.put_back()
         self.set_classes()
         return units + [self.started(f"ceph-{kind}@{self.name}") for kind in self.wanted["daemons"]]
+
+    def require_room(self) -> None:
+        """Before an OSD is made in a file: all of them have room for what they may come to hold.
+
+        Files grow as they are written. An OSD whose file cannot grow ends, and never starts again.
+        """
+        files = [(osd, self.made(osd)) for osd in self.wanted["osds"] if osd["kind"] == "file"]
+        if all(folder for _, folder in files):
+            return
+        blocks = [folder / "block" for _, folder in files if folder]
+        owed = sum(osd["size_gib"] for osd, _ in files) * 1024**3
+        owed -= sum(block.stat().st_blocks * 512 for block in blocks if block.is_file())
+        free = shutil.disk_usage(DATA).free
+        if owed > free:
+            raise RefusedError(
+                f"OSDs in files take {owed / 1024**3:.1f} GiB more of the disk below {DATA} until they are "
+                f"full, and {free / 1024**3:.1f} are free: declare a smaller size_gib, fewer OSDs, or "
+                "disks"
+            )
 
     def gateways(self) -> list[str]:
         """Start this node's object gateway, or start it again, until it answers; the unit that holds."""
