@@ -62,6 +62,34 @@ def test_seven_of_eight_declared_gpus_are_a_failure(tmp_path: Path) -> None:
     assert "7 of 8 declared GPUs" in said["reasons"][0]
 
 
+REFUSALS = (
+    "No devices were found\n",
+    "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 580.95\n",
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+    "NVIDIA driver is installed and running.\n\n",
+)
+"""What nvidia-smi says where there is no driver, not its own, or no GPU."""
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_none_of_eight_is_a_failure_as_seven_are(said: str, tmp_path: Path) -> None:
+    found = verdict_of(node(tmp_path, state=IN, said={"nvidia-smi": said}))
+    assert (found["severity"], found["action"], found["accepted"]) == ("critical", "drain", False)
+    assert found["reasons"][0].startswith(
+        f"none of 8 declared GPUs answers: {said.split(':')[0].strip()[:60]}"
+    )
+
+
+LOST = "Unable to determine the device handle for GPU7: 0000:17:00.0: GPU is lost.  Reboot the system.\n"
+DAMAGED = "WARNING: infoROM is corrupted at gpu 0000:17:00.0\n"
+
+
+def test_what_it_says_beside_the_log_hides_no_gpu(tmp_path: Path) -> None:
+    seven = smi(gpu(n) for n in range(7))
+    for said, action in ((LOST + seven, "drain"), (seven + LOST, "drain"), (all_gpus() + DAMAGED, "none")):
+        assert verdict_of(node(tmp_path, state=IN, said={"nvidia-smi": said}))["action"] == action
+
+
 def test_simulated_gpus_are_never_good(tmp_path: Path) -> None:
     said = verdict_of(node(tmp_path, state=IN, expected={"simulated": True}))
     assert (said["severity"], said["action"]) == ("unsupported", "none")
@@ -120,7 +148,7 @@ def test_a_fault_of_one_gpu(told: Mapping[str, str], action: str, words: str, tm
 
 OLD = {"gpu_recovery_action": "N/A"}
 """Of a driver that cannot be asked."""
-XIDS = {13: "none", 63: "none", 74: "drain", 79: "reboot", 94: "none", 119: "reset"}
+XIDS = {13: "none", 45: "none", 63: "none", 74: "drain", 79: "reboot", 94: "none", 119: "reset"}
 
 
 @pytest.mark.parametrize(("number", "action"), XIDS.items())
@@ -219,7 +247,7 @@ def test_a_node_that_was_out_returns_by_the_active_tier_only(tmp_path: Path) -> 
 
 
 def test_what_is_unknown_is_not_accepted(tmp_path: Path) -> None:
-    made = node(tmp_path, said={"nvidia-smi": "Failed to initialize NVML"})
+    made = node(tmp_path, said={"nvidia-smi": all_gpus()[:700]})
     assert verdict_of(made, "active")["severity"] == "waiting"
     made.state = accepted()
     said = verdict_of(made)
@@ -237,10 +265,11 @@ def test_a_node_that_flaps_stays_out_until_it_is_said_to_be_repaired(tmp_path: P
         made.tools = FakeTools({**good, "nvidia-smi": smi(gpu(n) for n in range(7))})
         assert verdict_of(made, "passive", at + 60)["action"] in verdict.OUT
     made.tools = FakeTools(good)
+    for later in (3600, verdict.FLAP_WINDOW_S - 1, verdict.FLAP_WINDOW_S + 1, 365 * 86400, -86400):
+        said = verdict_of(made, "active", at + later)
+        assert said["action"] == "repair"
+        assert "taken out 3 times" in said["reasons"][0]
     at += 3600
-    said = verdict_of(made, "active", at)
-    assert said["action"] == "repair"
-    assert "taken out 3 times" in said["reasons"][0]
     made.state = verdict.repaired(made.state, at)
     assert verdict_of(made, "active", at + 60)["severity"] == "good"
 

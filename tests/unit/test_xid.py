@@ -40,11 +40,21 @@ for number, line in enumerate(lines, 1):
         (ASKS.format("1"), "0000:5e:00 154 reset_gpu"),
         (ASKS.format("ff"), "0000:5e:00 154 workflow"),
         ("NVRM: Xid (PCI:0000:5E:00): 154, without a word", "0000:5e:00 154 workflow"),
+        ("NVRM: Xid (PCI:0000:01:00): 45, pid=1, name=python, Ch 00000008", "0000:01:00 45 none"),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:02): 94, Contained", "0000:3b:00 94 restart_app"),
+        ("NVRM: Xid (PCI:0000:3B:00 GPU-I:13 GPU-CI:00): 95, Uncontained", "0000:3b:00 95 reset_gpu"),
+        ("NVRM: Xid (PCI:0000:3b:00.0): 79, GPU has fallen off the bus.", "0000:3b:00 79 reboot_node"),
     ],
 )
 def test_each_asks_for_what_the_catalog_says(line: str, key: str) -> None:
     entry = json.dumps({"__CURSOR": "c", "MESSAGE": line})
     assert xid.counted(entry, {}) == {"cursor": "c", "counts": {key: 1}}
+
+
+def test_the_name_of_a_program_hides_nothing() -> None:
+    said = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=\xff\xfe, GPU has fallen off the bus."
+    entry = json.dumps({"__CURSOR": "c", "MESSAGE": list(said)})
+    assert xid.counted(entry, {})["counts"] == {"0000:3b:00 79 reboot_node": 1}
 
 
 ENTRIES = st.fixed_dictionaries(

@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-LINE = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{4,20})\): ([0-9]{1,4})\b(.*)")
+LINE = re.compile(r"NVRM: Xid \(PCI:([0-9A-Fa-f:]{4,20})(?:[ .][^)]{0,40})?\): ([0-9]{1,4})\b(.*)")
+"""Of a GPU that is divided the driver names the part, too: `PCI:0000:3b:00 GPU-I:02 GPU-CI:00`
+(NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c)."""
 ACTIONS = {
     "restart_app": (13, 31, 32, 39, 40, 41, 68, 69, 94),
     "reset_gpu": (46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
     "reboot_node": (79,),
-    "none": (43, 63, 92, 93, 106, 107, 121),
+    "none": (43, 45, 63, 92, 93, 106, 107, 121),
 }
-"""NVIDIA's XID catalog; for every other number it, or the vendor, has a procedure."""
+"""NVIDIA's XID catalog; for every other number it, or the vendor, has a procedure.
+
+That of 45 is to follow the XID before it; alone it is what a program leaves that somebody ended.
+"""
 BY_NUMBER = {number: action for action, numbers in ACTIONS.items() for number in numbers}
 ANNOUNCED = re.compile(r"\bto 0x([0-9a-f]+)")
 RECOVERY = (
@@ -66,12 +71,19 @@ def entries(text: str) -> Iterator[dict[str, Any]]:
 
 def event_of(entry: dict[str, Any]) -> tuple[str, int, str] | None:
     """The GPU, the XID and what it asks for, where a line of the journal tells of one."""
-    message = entry.get("MESSAGE")
-    found = LINE.search(message) if isinstance(message, str) else None
+    found = LINE.search(message_of(entry))
     if found is None:
         return None
     number = int(found[2])
     return found[1].lower(), number, action_of(number, found[3])
+
+
+def message_of(entry: dict[str, Any]) -> str:
+    """What a line says. The journal has bytes where it is no UTF-8, as by the name of somebody's program."""
+    message = entry.get("MESSAGE")
+    with contextlib.suppress(TypeError, ValueError):
+        return message if isinstance(message, str) else bytes(message or b"").decode(errors="replace")
+    return ""
 
 
 def counted(text: str, state: dict[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,9 @@ SPEEDS = {
 """Speeds that cuda.py measures, in words."""
 
 
+END = "</nvidia_smi_log>"
+
+
 class Gpu:
     """One GPU as nvidia-smi has it; None for what it does not tell."""
 
@@ -80,10 +83,24 @@ class Gpu:
         self.busy = sum(name.rpartition("/")[2] != MPS_SERVER for name in names)
 
 
+def refusal(text: str) -> str:
+    """What nvidia-smi says in place of a log: `No devices were found`, or that it has no driver.
+
+    Empty where it began a log, or says nothing.
+    """
+    return "" if "<" in text else " ".join(text.split())[:200]
+
+
 class Smi:
-    """`nvidia-smi -q -x`: the driver's version and every GPU."""
+    """`nvidia-smi -q -x`: the driver's version and every GPU.
+
+    What it says before and after the log is left out: of a GPU that is lost, which the log then has not, or
+    whose infoROM is damaged.
+    """
 
     def __init__(self, text: str) -> None:
+        text = text[max(text.find("<?xml"), 0) :]
+        text = text[: text.find(END) + len(END)] if END in text else text
         # expat expands entities; what a driver writes has none of its own.
         if "<!ENTITY" in text:
             raise ValueError("it declares entities")

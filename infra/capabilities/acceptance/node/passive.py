@@ -124,13 +124,18 @@ def gpus(node: Node) -> Iterator[Finding]:
 
 def _smi(node: Node) -> Iterator[Finding]:
     """What nvidia-smi tells; the driver that does not answer is a finding of its own."""
+    said = ""
     try:
-        node.smi = parse.Smi(node.tools.run(("nvidia-smi", "-q", "-x"), SMI_LIMIT_S))
+        said = node.tools.run(("nvidia-smi", "-q", "-x"), SMI_LIMIT_S)
+        node.smi = parse.Smi(said)
     except HangsError as error:
         yield bad("drain", f"the driver hangs: {error}")
         return
     except ValueError as error:
-        yield unknown(f"what nvidia-smi says makes no sense: {error}")
+        if refusal := parse.refusal(said):
+            yield bad("drain", f"none of {node.expected['gpus']} declared GPUs answers: {refusal}")
+        else:
+            yield unknown(f"what nvidia-smi says makes no sense: {error}")
         return
     yield from _number(node, node.smi.gpus)
     for gpu in node.smi.gpus:

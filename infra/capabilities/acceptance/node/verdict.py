@@ -96,7 +96,10 @@ def decided(
     findings: Sequence[Finding], state: dict[str, Any], tier: str, boot: str, now: float
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The verdict, and the state after it. `now`: seconds since 1970; `boot`: the kernel's boot id."""
-    state = dict(state, taken_out=[at for at in state["taken_out"] if 0 <= now - at <= FLAP_WINDOW_S])
+    outs = state["taken_out"]
+    if len(outs) < FLAPS:  # so many are forgotten by `repaired` only
+        outs = [at for at in outs if 0 <= now - at <= FLAP_WINDOW_S]
+    state = dict(state, taken_out=outs)
     findings = list(findings)
     action = worst(one.action for one in findings)
     if action in OUT and state["accepted"]:
