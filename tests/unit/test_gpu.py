@@ -201,7 +201,12 @@ def test_what_is_planned() -> None:
         ("h100-sxm", 8, True),
         ("h100-sxm", 4, False),
         ("h100-pcie", 8, False),
-        ("gb200", 4, True),
+        ("gb200", 4, False),
+        ("gb300", 4, False),
+        ("h200-sxm", 8, True),
+        ("h200-sxm", 4, False),
+        ("h200-sxm", 1, False),
+        ("h200-nvl", 8, False),
         ("b200-sxm", 8, True),
     ],
 )

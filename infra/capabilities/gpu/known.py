@@ -109,7 +109,11 @@ class Model:
     architecture: str
     mig: Mapping[str, int]
     nvswitch: int = 0
-    """Generation of the NVLink that switches join its machine's GPUs by; 0 where none does."""
+    """Generation of the NVLink by which switches in the machine join its GPUs; 0 where there are none.
+
+    Those of GB200's and GB300's racks are in trays of their own, whose system runs them (NVIDIA, Multi-Node
+    NVLink User Guide): on the machines with the GPUs Fabric Manager finds nothing to do, and fails.
+    """
 
 
 MODELS: Mapping[str, Model] = {
@@ -137,13 +141,16 @@ MODELS: Mapping[str, Model] = {
     "gh200": Model("grace-hopper", OF_96),
     "rtx-pro-6000": Model("blackwell", RTX_PRO),
     "b200-sxm": Model("blackwell", OF_180, 5),
-    "gb200": Model("blackwell", OF_186, 5),
+    "gb200": Model("blackwell", OF_186),
     "b300-sxm": Model("blackwell-ultra", OF_269, 5),
-    "gb300": Model("blackwell-ultra", OF_278, 5),
+    "gb300": Model("blackwell-ultra", OF_278),
 }
 """Those of `gpu_model` that are NVIDIA's."""
-SWITCHED_FROM = {"a100-sxm-40gb": 8, "a100-sxm-80gb": 8, "a800-sxm": 8, "h100-sxm": 8, "h800-sxm": 8}
-"""Boards of fewer GPUs join them without switches (HGX of four)."""
+SWITCHED_FROM = {
+    **{"a100-sxm-40gb": 8, "a100-sxm-80gb": 8, "a800-sxm": 8},
+    **{"h100-sxm": 8, "h800-sxm": 8, "h20-sxm": 8, "h200-sxm": 8},
+}
+"""Boards of fewer GPUs join them without switches (HGX of four; a part of a board in a virtual machine)."""
 NVLINK5 = 5
 """From this generation on Fabric Manager needs `nvlsm` beside it, and ib_umad loaded (CanvOS PR 700)."""
 
