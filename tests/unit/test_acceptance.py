@@ -238,6 +238,7 @@ def test_a_verdict_is_read() -> None:
     [
         (answer("critical", "reboot", boot_id="another"), "before its last boot"),
         (answer(at=int(NOW) - 3600), "60 min old"),
+        (answer(at=int(NOW) + 3600), "60 min ahead"),
         (answer("splendid"), "makes no sense"),
         (answer(reasons=["x" * 500]), "makes no sense"),
         (b'{"verdict": null, "boot_id": "x"}', "no verdict yet"),

@@ -208,6 +208,19 @@ def test_nothing_of_before_a_repair_is_acted_on(tmp_path: Path) -> None:
     assert verdict_of(made, "active", NOW + 120)["severity"] == "good"
 
 
+@pytest.mark.parametrize("ahead_s", [-8 * 3600, 0, 8 * 3600])
+def test_what_is_of_before_a_repair_is_known_whatever_the_clock_did(ahead_s: float, tmp_path: Path) -> None:
+    def line(up_us: int, boot: str = BOOT) -> str:
+        entry = json.loads(xid_line(79, at=NOW))
+        entry |= {"__MONOTONIC_TIMESTAMP": str(up_us), "_BOOT_ID": boot.replace("-", "")}
+        return json.dumps(entry)
+
+    state = verdict.repaired(dict(IN), NOW + ahead_s, BOOT, 5_000_000) | {"accepted": True}
+    for when, action in ((line(4_999_999), "none"), (line(5_000_000), "reboot"), (line(1, "2-2"), "reboot")):
+        made = node(tmp_path, state=state, lines=[when], said={"nvidia-smi": all_gpus(g3=OLD)})
+        assert verdict_of(made, now=NOW + ahead_s + 60)["action"] == action
+
+
 def test_the_journal_of_this_boot_only_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "journalctl"
     program.write_text('#!/bin/sh\necho "$*" > "$ASKED"\nexit 1\n')

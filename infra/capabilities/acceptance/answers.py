@@ -65,8 +65,10 @@ def read_answer(said: bytes, now: float, interval_min: int) -> Verdict:
         return unheard("unknown", f"its verdict makes no sense: {what}")
     if verdict.boot_id != answer.get("boot_id"):
         return unheard("unknown", "its verdict is of before its last boot")
-    if now - verdict.at > LATE * interval_min * 60:
-        return unheard("unknown", f"its verdict is {(now - verdict.at) / 60:.0f} min old")
+    late_s = now - verdict.at
+    if abs(late_s) > LATE * interval_min * 60:
+        when = "old" if late_s > 0 else "ahead: one of the clocks is wrong"
+        return unheard("unknown", f"its verdict is {abs(late_s) / 60:.0f} min {when}")
     return verdict
 
 

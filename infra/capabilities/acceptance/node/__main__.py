@@ -93,7 +93,7 @@ def looked(tier: str, is_repaired: bool, boot: str) -> dict[str, Any]:
     expected, now = json.loads(EXPECTED.read_text()), time.time()
     state = read_state(read(KEPT / "state.json") or new_state())
     if is_repaired:
-        state = repaired(state, now)
+        state = repaired(state, now, boot, int(time.monotonic() * 1e6))
     node = passive.Node(Tools(), expected, state)
     findings = passive.found(node)
     if tier == "auto":

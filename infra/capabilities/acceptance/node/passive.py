@@ -238,9 +238,17 @@ def events(node: Node) -> Iterator[tuple[str, int, str]]:
     """XIDs of this boot since the last repair: (GPU, number, what it asks for), in their order."""
     for entry in xid.entries(node.journal()):
         event = xid.event_of(entry)
-        at = str(entry.get("__REALTIME_TIMESTAMP", ""))
-        if event and (not re.fullmatch("[0-9]{1,18}", at) or int(at) / 1e6 >= node.state["cleared_at"]):
+        if event and not _is_cleared(entry, node.state):
             yield event
+
+
+def _is_cleared(entry: dict[str, Any], state: dict[str, Any]) -> bool:
+    """Whether a line of the journal is of before the last repair. The clock is asked only where nothing else
+    tells: one that was ahead then would hide what came after, for as long as it was ahead."""
+    at, up_us = (str(entry.get(f"__{name}_TIMESTAMP", "")) for name in ("REALTIME", "MONOTONIC"))
+    if state["cleared_boot"] and "_BOOT_ID" in entry and re.fullmatch("[0-9]{1,18}", up_us):
+        return bool(entry["_BOOT_ID"] == state["cleared_boot"] and int(up_us) < state["cleared_us"])
+    return bool(re.fullmatch("[0-9]{1,18}", at)) and int(at) / 1e6 < state["cleared_at"]
 
 
 def _of_gpu(pci: str, its: list[tuple[int, str]], recovery: str | None) -> Finding:

@@ -60,6 +60,8 @@ def new_state() -> dict[str, Any]:
         "accepted": False,
         "taken_out": [],
         "cleared_at": 0.0,
+        "cleared_boot": "",
+        "cleared_us": 0,
         "active_at": 0.0,
         "active_boot": "",
         "refused": "",
@@ -87,9 +89,14 @@ def worst(actions: Iterable[str]) -> str:
     return ACTIONS[max((ACTIONS.index(action) for action in actions), default=0)]
 
 
-def repaired(state: dict[str, Any], now: float) -> dict[str, Any]:
-    """Somebody says that it is: what was before is forgotten, and it has to be accepted."""
-    return dict(state, accepted=False, taken_out=[], cleared_at=now, active_at=0.0)
+def repaired(state: dict[str, Any], now: float, boot: str = "", up_us: int = 0) -> dict[str, Any]:
+    """Somebody says that it is: what was before is forgotten, and it has to be accepted.
+
+    `boot` and `up_us` say when that is in the journal's way, whatever the clock does: the boot's id, and the
+    microseconds since then.
+    """
+    cleared = {"cleared_at": now, "cleared_boot": boot.replace("-", ""), "cleared_us": up_us}
+    return dict(state, accepted=False, taken_out=[], active_at=0.0, **cleared)
 
 
 def decided(
