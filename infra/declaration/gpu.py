@@ -10,6 +10,7 @@ from infra.declaration.base import Bool, FilePath, Float, Int, Repository, Spec,
 DRIVER = re.compile(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{1,3})?")
 CUDA = re.compile(r"[1-9][0-9]\.[0-9]{1,2}")
 DCGM = re.compile(r"[1-9]\.[0-9]{1,2}(\.[0-9]{1,2})?")
+EXPORTER = re.compile(r"[1-9]\.[0-9]{1,2}\.[0-9]{1,2}")
 TOOLKIT = re.compile(r"1\.[0-9]{1,2}\.[0-9]{1,2}")
 Governor = Literal["performance", "powersave", "schedutil", "ondemand", "conservative"]
 PROFILE = re.compile(r"[1-7]g\.[1-9][0-9]{0,2}gb")
@@ -38,6 +39,12 @@ def _cuda(value: str) -> str:
 def _dcgm(value: str) -> str:
     if not DCGM.fullmatch(value):
         raise refusal("is not a version of DCGM, such as 4.6")
+    return value
+
+
+def _exporter(value: str) -> str:
+    if not EXPORTER.fullmatch(value):
+        raise refusal("is not a version of DCGM's exporter, such as 4.8.3")
     return value
 
 
@@ -122,6 +129,11 @@ class GpuStackSpec(Spec):
     """Whether the nodes have CUDA's compilers and libraries themselves; containers bring their own."""
     dcgm: Annotated[str, BeforeValidator(_quoted), AfterValidator(_dcgm)] | None = None
     """The version of DCGM, such as `4.6`; unset means none."""
+    dcgm_exporter: Annotated[str, BeforeValidator(_quoted), AfterValidator(_exporter)] | None = None
+    """The version of DCGM's exporter, such as `4.8.3`, by which monitoring asks DCGM; unset means none.
+
+    Each is made with one version of DCGM: 4.8.3 with 4.6.0.
+    """
     container_toolkit: Annotated[str, BeforeValidator(_quoted), AfterValidator(_toolkit)] | None = None
     """The version of NVIDIA's Container Toolkit, such as `1.18.0`, which describes the GPUs to engines (CDI).
 

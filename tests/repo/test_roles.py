@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
 SCENARIOS = ("default", "alternative")
 UNTRIED = {
+    "dcgm_exporter": "its package cannot be had; tests/unit/test_dcgm_exporter.py holds what it renders",
     "grafana": "its packages cannot be had where tests run; tests/unit/test_grafana.py holds what it renders",
 }
 """Roles that no scenario applies, and why: their README says that they were not tried."""

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The default stack, with fabric, GPUs, NFS, a registry, a Grafana in Tokyo, a tunnel; and a machine."""
+    """The default stack, with fabric, GPUs, NFS, a registry, a Grafana in Tokyo, a tunnel; two machines."""
     data = load_spec(ROOT / "Pulumi.local.yaml").model_dump(mode="json", exclude_defaults=True)
     for region in data["regions"]:
         region["pools"].append({"name": "edge", "role": "gateway", "count": 1})
@@ -41,7 +41,17 @@ def declared() -> dict[str, Any]:
     data["registries"] = [images]
     data["monitoring"]["grafana"] = {"key_file": "grafana.asc"}
     machine = {"address": "10.99.0.10", "host_key": "ssh-ed25519 AAAA"}
-    pools = [{"name": "control", "role": "control", "count": 1, "hosts": [machine]}]
+    pools: list[dict[str, Any]] = [{"name": "control", "role": "control", "count": 1, "hosts": [machine]}]
+    stack = {"driver": "580.95.05", "cuda": "13.0", "dcgm": "4.6", "dcgm_exporter": "4.8.3"}
+    gpus = {
+        "name": "train",
+        "role": "gpu",
+        "count": 1,
+        "gpus": 8,
+        "gpu_model": "h100-sxm",
+        "gpu_stack": stack,
+    }
+    pools.append({**gpus, "hosts": [machine | {"address": "10.99.0.11"}]})
     hall = {"name": "hall", "provider": {"kind": "existing"}, "cidr": "10.99.0.0/16", "pools": pools}
     data["regions"].append(hall)
     return data

@@ -70,7 +70,13 @@ class Gpu(Capability[GpuPlan]):
             ports = fabric.hosts.get(nodes[0].name, ()) if fabric and nodes else ()
             names = tuple(port.name for port in ports) or pool.nic_names
             pools[pool_key(stack.region, pool.name)] = _node(stack, pool, names)
-        return GpuPlan(tuple(stack for stack, _ in found), GpuSection(pools=pools))
+        simulated = {region.name for region in spec.regions if region.provider.simulates_gpus}
+        asked = tuple(
+            pool_key(stack.region, pool.name)
+            for stack, pool in found
+            if pool.gpu_stack and pool.gpu_stack.dcgm_exporter and stack.region not in simulated
+        )
+        return GpuPlan(tuple(stack for stack, _ in found), GpuSection(pools=pools, exporters=asked))
 
     def section(self, plan: GpuPlan) -> GpuSection:
         """What nodes are to have."""
@@ -139,6 +145,7 @@ def _node(planned: PoolStack, pool: NodePoolSpec, ports: tuple[str, ...]) -> Gpu
         fabric_manager=planned.fabric_manager is not None,
         subnet_manager=planned.subnet_manager,
         dcgm=stack.dcgm is not None,
+        dcgm_exporter=stack.dcgm_exporter is not None,
         mig_profile=stack.mig.profile if stack.mig else "",
         mig_count=stack.mig.count if stack.mig else 0,
         mps=stack.mps,

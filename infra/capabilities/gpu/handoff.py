@@ -69,5 +69,6 @@ def _variables(pool: GpuPool) -> dict[str, Any]:
         "cuda_base_fabric_manager": pool.fabric_manager,
         "cuda_base_subnet_manager": pool.subnet_manager,
         "cuda_base_dcgm": pool.dcgm,
+        "cuda_base_dcgm_exporter": pool.dcgm_exporter,
         **{f"cuda_base_{name}": value for name, value in pool.host.model_dump(mode="json").items()},
     }

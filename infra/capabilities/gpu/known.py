@@ -56,6 +56,31 @@ CUDA_COMES_WITH: Mapping[Version, Version] = {
 """CUDA release → the driver that it was made together with (the toolkits' release notes, table 3): from that
 one on, nothing of it is left out. 13.4 names none."""
 
+DCGM_OF_EXPORTER: Mapping[Version, Version] = {
+    (4, 1, 0): (4, 2, 0),
+    (4, 1, 1): (4, 2, 3),
+    (4, 1, 2): (4, 2, 3),
+    (4, 1, 3): (4, 2, 3),
+    (4, 2, 0): (4, 2, 3),
+    (4, 3, 0): (4, 2, 3),
+    (4, 4, 0): (4, 3, 1),
+    (4, 4, 1): (4, 3, 1),
+    (4, 5, 0): (4, 4, 0),
+    (4, 6, 0): (4, 4, 1),
+    (4, 7, 0): (4, 4, 2),
+    (4, 7, 1): (4, 4, 2),
+    (4, 8, 0): (4, 5, 1),
+    (4, 8, 1): (4, 5, 2),
+    (4, 8, 2): (4, 5, 3),
+    (4, 8, 3): (4, 6, 0),
+    (4, 8, 4): (4, 6, 1),
+}
+"""DCGM's exporter → the DCGM that it is made with and to be run with: the tags of NVIDIA/dcgm-exporter; its
+release notes of 4.8.3 and 4.8.4."""
+
+EXPORTER_RENAMES = (4, 9)
+"""From this exporter on fields have other names and units (its release notes), which no rule here reads."""
+
 FORWARD_FROM = 450
 """The oldest branch that a forward-compatibility package may lie on (CUDA Compatibility, "Forward
 Compatibility"); whether a given pair is supported stands in NVIDIA's table for that package."""

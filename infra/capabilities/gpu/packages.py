@@ -7,7 +7,17 @@ from typing import Literal
 from infra.declaration import GpuStackSpec
 
 Part = Literal[
-    "driver", "persistence", "mps", "open", "proprietary", "toolkit", "fabric", "subnet", "dcgm", "containers"
+    "driver",
+    "persistence",
+    "mps",
+    "open",
+    "proprietary",
+    "toolkit",
+    "fabric",
+    "subnet",
+    "dcgm",
+    "exporter",
+    "containers",
 ]
 
 
@@ -66,6 +76,7 @@ SOURCES: Mapping[Literal["nvidia", "debian"], Source] = {
             "subnet": ("nvlsm",),
             "containers": ("nvidia-container-toolkit", "nvidia-container-toolkit-base"),
             "dcgm": ("datacenter-gpu-manager-{dcgm}-core", "datacenter-gpu-manager-{dcgm}-cuda{major}"),
+            "exporter": ("datacenter-gpu-manager-exporter",),
         },
         ("cuda-drivers", "nvidia-open"),
     ),
@@ -81,6 +92,7 @@ PATTERNS = ("*nvidia*", "libcuda*", "libnvcuvid*", "libnvoptix*", "cuda-drivers*
 WORDS: Mapping[Part, str] = {
     "fabric": "Fabric Manager",
     "dcgm": "DCGM",
+    "exporter": "exporter of DCGM's",
     "containers": "Container Toolkit",
 }
 
@@ -90,6 +102,7 @@ def lacking(stack: GpuStackSpec, *, fabric: bool) -> Iterator[str]:
     needed: Mapping[Part, bool] = {
         "fabric": fabric,
         "dcgm": stack.dcgm is not None,
+        "exporter": stack.dcgm_exporter is not None,
         "containers": stack.container_toolkit is not None,
     }
     there = SOURCES[stack.source.kind].packages
@@ -115,6 +128,8 @@ def wanted(
         parts.append(("subnet", ""))  # its numbers are its own
     if stack.dcgm:
         parts.append(("dcgm", stack.dcgm))
+    if stack.dcgm_exporter:
+        parts.append(("exporter", stack.dcgm_exporter))
     if stack.container_toolkit:
         parts.append(("containers", stack.container_toolkit))
     packages = {name: version for part, version in parts for name in _names(source, part, stack)}

@@ -5,7 +5,14 @@ from datetime import date, timedelta
 from typing import ClassVar
 
 from infra.capabilities.gpu.fits import Fit, fit, is_switched, misfits, newest_for, text
-from infra.capabilities.gpu.known import BRANCHES, MODELS, version
+from infra.capabilities.gpu.known import (
+    BRANCHES,
+    DCGM_OF_EXPORTER,
+    EXPORTER_RENAMES,
+    MODELS,
+    Version,
+    version,
+)
 from infra.capabilities.gpu.packages import lacking
 from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.ground.problem import Problem, Severity, listing, show
@@ -115,6 +122,56 @@ class ToolkitDescribesGpus:
             if asked is not None and version(asked) < DESCRIBES_FROM:
                 message = f"{show(asked)} describes the GPUs to no engine by itself: the first is 1.18.0"
                 yield Problem(f"{path}.container_toolkit", message, show(asked), suggestion="1.18.0")
+
+
+def _dotted(numbers: Version) -> str:
+    """As DCGM writes its versions."""
+    return ".".join(map(str, numbers))
+
+
+class ExporterIsAsked:
+    """DCGM's exporter has a DCGM beside it, somebody who asks, and fields that are read."""
+
+    id: ClassVar[str] = "gpu-stack-exporter"
+    severity: ClassVar[Severity] = "error"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Exporters without either, and of versions whose fields nothing here knows."""
+        newest = max(one for one in DCGM_OF_EXPORTER if one < EXPORTER_RENAMES)
+        for path, _, stack in stacks(spec):
+            if stack.dcgm_exporter is None:
+                continue
+            where, found = f"{path}.dcgm_exporter", show(stack.dcgm_exporter)
+            if stack.dcgm is None:
+                message = f"exporter {found} asks DCGM, which the stack does not have"
+                yield Problem(where, message, found, hint="declare dcgm")
+            if spec.monitoring is None:
+                yield Problem(where, f"exporter {found} is asked by nobody: there is no monitoring", found)
+            if version(stack.dcgm_exporter) >= EXPORTER_RENAMES:
+                message = f"exporter {found} gives fields other names and units than rules here read"
+                message += f"; {_dotted(newest)} does not"
+                yield Problem(where, message, found, suggestion=_dotted(newest))
+
+
+class ExporterMatches:
+    """DCGM's exporter runs with the DCGM that it was made with."""
+
+    id: ClassVar[str] = "gpu-stack-exporter-pair"
+    severity: ClassVar[Severity] = "warning"
+
+    def check(self, spec: ClusterSpec) -> Iterator[Problem]:
+        """Pairs that NVIDIA does not make, as far as they are known."""
+        for path, _, stack in stacks(spec):
+            if stack.dcgm_exporter is None or stack.dcgm is None:
+                continue
+            dcgm, made_with = version(stack.dcgm), DCGM_OF_EXPORTER.get(version(stack.dcgm_exporter))
+            if made_with is None or made_with[: len(dcgm)] == dcgm:
+                continue
+            fitting = [one for one, pair in DCGM_OF_EXPORTER.items() if pair[: len(dcgm)] == dcgm]
+            message = f"exporter {stack.dcgm_exporter} is made with DCGM {_dotted(made_with)}"
+            message += f", and {stack.dcgm} is declared"
+            suggestion = _dotted(max(fitting)) if fitting else None
+            yield Problem(f"{path}.dcgm_exporter", message, show(stack.dcgm_exporter), suggestion=suggestion)
 
 
 class CapsLast:
@@ -249,6 +306,8 @@ RULES = (
     PartsExist(),
     SourceHasAll(),
     ToolkitDescribesGpus(),
+    ExporterIsAsked(),
+    ExporterMatches(),
     CapsLast(),
     GpusAreSharedOneWay(),
     HugepagesFit(),

@@ -35,6 +35,7 @@ class GpuPool(Part):
     fabric_manager: bool
     subnet_manager: bool
     dcgm: bool
+    dcgm_exporter: bool = False
     mig_profile: str
     mig_count: int
     mps: bool
@@ -50,6 +51,8 @@ class GpuSection(Section):
     capability: ClassVar = "gpu"
     version: Literal[1] = 1
     pools: dict[str, GpuPool]
+    exporters: tuple[str, ...] = ()
+    """The pools whose nodes are asked by DCGM's exporter: declared, and with GPUs that are there."""
 
 
 SECTION = GpuSection

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
+from infra.capabilities.gpu.section import GpuSection
 from infra.capabilities.monitoring import sizes
 from infra.capabilities.monitoring.rules import RULES
 from infra.capabilities.monitoring.section import (
@@ -26,7 +27,7 @@ from infra.ground.nodes import pool_key
 from infra.ground.remote import Remote
 
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER, GOSSIP, DEAD_MAN, GRAFANA = 9100, 9090, 9093, 9094, 9095, 3000
-IPMI_EXPORTER = 9290
+IPMI_EXPORTER, DCGM_EXPORTER = 9290, 9400
 """Ports, as all these programs are known by."""
 HEALTH = Probe("grafana", GRAFANA, "/api/health", refuse=r'"database":\s*"[^o]', loopback=False)
 """200, and `ok` for its database: grafana/grafana, pkg/api/http_server.go, apiHealthHandler."""
@@ -42,7 +43,7 @@ class Monitoring(Capability[MonitoringSection]):
     """Where `monitoring` is declared."""
 
     name = "monitoring"
-    uses = ("wan", "fabric")
+    uses = ("wan", "fabric", "gpu")
     rules = RULES
 
     def plan(self, spec: ClusterSpec, planned: Planned) -> MonitoringSection | None:
@@ -107,6 +108,7 @@ class Monitoring(Capability[MonitoringSection]):
             Endpoint("dead-man", ears, (Ports.one(DEAD_MAN),), "management", sources=alerts, scrape=Scrape()),
             *_grafana(plan),
             *_ipmi(plan, servers),
+            *_dcgm(planned, servers),
         )
 
     def finish(self, plan: MonitoringSection, planned: Planned) -> MonitoringSection:
@@ -207,6 +209,14 @@ def _ipmi(plan: MonitoringSection, servers: HostSet) -> Iterator[Endpoint]:
             sources=servers,
             scrape=Scrape(interval_s=IPMI_INTERVAL_S, told_by="causeway_bmc_present"),
         )
+
+
+def _dcgm(planned: Planned, servers: HostSet) -> Iterator[Endpoint]:
+    """Where GPUs are that somebody declared to be asked by DCGM's exporter."""
+    gpus = planned.section(GpuSection)
+    if gpus and gpus.exporters:
+        ports, on = (Ports.one(DCGM_EXPORTER),), HostSet(pools=gpus.exporters)
+        yield Endpoint("dcgm-exporter", on, ports, "management", sources=servers, scrape=Scrape())
 
 
 def _region(name: str, names: list[str], chosen: str, planned: Planned) -> MonitoredRegion:

@@ -1,10 +1,12 @@
-"""The variables of roles `node_exporter`, `ipmi_exporter`, `prometheus`, `alertmanager` and `grafana`."""
+"""The variables of roles `node_exporter`, `ipmi_exporter`, `dcgm_exporter`, `prometheus`, `alertmanager` and
+`grafana`."""
 
 from collections import Counter, defaultdict
 from typing import Any
 
 from infra import capabilities
 from infra.capabilities.fabric.section import FabricSection
+from infra.capabilities.gpu.section import GpuSection
 from infra.capabilities.monitoring.section import (
     ADMIN,
     AUTHORITY,
@@ -38,6 +40,12 @@ def _everyone(contract: Contract) -> HostSet:
 def _machines(contract: Contract) -> HostSet:
     section = contract.section(MonitoringSection)
     return HostSet(pools=section.bmcs.pools) if section and section.bmcs else NOBODY
+
+
+def _dcgm_pools(contract: Contract) -> tuple[str, ...]:
+    """Where DCGM's exporter is asked: without monitoring nobody asks."""
+    gpus = contract.section(GpuSection)
+    return gpus.exporters if gpus and contract.section(MonitoringSection) else ()
 
 
 def _servers(contract: Contract) -> HostSet:
@@ -92,6 +100,13 @@ ROLES = (
         needed=for_itself,
     ),
     Role(
+        "dcgm_exporter",
+        lambda contract: HostSet(pools=_dcgm_pools(contract)),
+        lambda _contract, _host: SECRETS,
+        services=always("nvidia-dcgm-exporter.service"),
+        needed=part_of("gpu_stack.dcgm_exporter"),
+    ),
+    Role(
         "alertmanager",
         _alertmanagers,
         _told,
@@ -140,7 +155,10 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         own: dict[str, Any] = {"node_exporter_xids": True} if pool.gpus else {}
         own |= {"node_exporter_fabric_interfaces": sorted(ports[key])} if ports[key] else {}
         groups |= {group_name("pool", key): own} if own else {}
-    return {"node_exporter": groups} | _ipmi_exporter(section.bmcs, contract)
+    found = {"node_exporter": groups} | _ipmi_exporter(section.bmcs, contract)
+    told = {"dcgm_exporter_authority": authority}
+    exporters = {group_name("pool", key): told for key in _dcgm_pools(contract)}
+    return found | ({"dcgm_exporter": exporters} if exporters else {})
 
 
 def _ipmi_exporter(bmcs: Bmcs | None, contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
