@@ -23,6 +23,7 @@ from infra.capabilities.gpu.packages import PATTERNS, SOURCES, wanted
 from infra.declaration import ClusterSpec, GpuStackSpec
 from infra.drift.assembly import PROBE_LIMIT_S
 from infra.inventory.roles import role_hosts
+from infra.inventory.steps import steps, values, words_in
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from tests.loaded import load
@@ -475,3 +476,27 @@ def test_where_the_archive_has_dropped_something_the_lists_are_fetched_and_it_is
         with pytest.raises(module.BrokenError, match="no space"):
             node.install({"nvidia-smi": "580.2-1"}, [])
         assert ran == ["install"]
+
+
+@pytest.mark.parametrize("variable", ["fabric_manager", "dcgm", "dcgm_exporter"])
+def test_services_that_are_declared_no_more_go(variable: str) -> None:
+    # Each task that makes something only where one is declared; nothing else stops what it started.
+    constants = values("cuda_base")
+
+    def asked(value: Any) -> set[str]:
+        words = words_in(value)
+        return words.union(
+            *(asked(constants[word]) for word in words if word.startswith("__") and word in constants)
+        )
+
+    making = [step for step in steps("cuda_base") if f"cuda_base_{variable}" in asked(step.task.get("loop"))]
+    assert making
+    assert [step.task["name"] for step in making if not step.values.get("causeway_declared")] == []
+
+
+def test_gpus_are_divided_before_anybody_asks_them() -> None:
+    lines = (ROOT / "roles/cuda_base/templates/causeway-gpu.service.j2").read_text().splitlines()
+    before = {unit for line in lines if line.startswith("Before=") for unit in line[len("Before=") :].split()}
+    waiting = re.findall(r"'(nvidia-[a-z-]+\.service)'", str(values("cuda_base")["__cuda_base_conditional"]))
+    asking = {*waiting, values("cuda_base")["__cuda_base_exporter"]}
+    assert before == asking - {"nvidia-persistenced.service", "nvidia-fabricmanager.service"}
