@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from infra.ground.endpoint import HostSet
-
 
 def pool_key(region: str, pool: str) -> str:
     """By which a pool is known in the whole cluster: `<region>-<pool>`."""
@@ -52,12 +50,3 @@ class Nodes:
         for node in self.nodes:
             pools.setdefault(node.pool_key, []).append(node)
         return pools
-
-    def whole_pools(self, of: HostSet) -> list[str]:
-        """The keys of the pools of which every node is in a set, in declared order."""
-        names = frozenset(of.hosts)
-        return [
-            key
-            for key, nodes in self.by_pool().items()
-            if of.has_pool(nodes[0].region, key) or all(node.name in names for node in nodes)
-        ]

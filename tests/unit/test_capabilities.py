@@ -18,6 +18,7 @@ from infra.ground.capability import Planned
 from infra.ground.contract import Contract, load_contract
 from infra.ground.endpoint import EVERYONE, NOBODY, Endpoint, HostSet, Ports
 from infra.inventory.roles import role_hosts, role_order, roles_within
+from infra.inventory.variables import role_variables
 from infra.planning.contract import build_contract
 from infra.planning.plan import Plan, make_plan
 
@@ -109,21 +110,34 @@ def test_what_listens_is_declared_once(plan: Plan) -> None:
     assert {endpoint.name for endpoint in plan.endpoints} >= {"ssh", "ntp", "consul-rpc"}
 
 
-def test_ssh_listens_where_each_pool_says() -> None:
+@pytest.mark.parametrize("others", [(), (1,), (0, 1)], ids=["none", "one of a pool", "a whole pool"])
+def test_ssh_listens_where_each_host_says(others: tuple[int, ...]) -> None:
+    """So say the ports that have to be open, what gateways class, and the service that others find."""
     data = load_spec(ROOT / "tests" / "golden" / "good" / "existing-gateways.yaml").model_dump(mode="json")
-    first = data["regions"][0]["pools"][0]
-    for host in first["hosts"]:
-        host["ssh_port"] = 2222
-    plan = make_plan(ClusterSpec.model_validate(data))
-    ports = {
-        key: endpoint.ports[0].first
-        for endpoint in plan.endpoints
-        if endpoint.name == "ssh"
-        for key in plan.whole_pools(endpoint.on)
-    }
-    assert set(ports) == set(plan.by_pool())
-    other = f"{data['regions'][0]['name']}-{first['name']}"
-    assert {key for key, port in ports.items() if port == 2222} == {other}
+    region, pool = data["regions"][0], data["regions"][0]["pools"][0]
+    pool |= {"count": 2, "hosts": [pool["hosts"][0], {**pool["hosts"][0], "address": "10.1.0.77"}]}
+    for number in others:
+        pool["hosts"][number]["ssh_port"] = 2222
+    spec = ClusterSpec.model_validate({**data, "discovery": {"kind": "consul"}})
+    plan = make_plan(spec)
+    contract = build_contract(spec, plan, "lab")
+    listens = [
+        (host, one.ports[0].first)
+        for one in plan.endpoints
+        if one.name == "ssh"
+        for host in contract.members(one.on)
+    ]
+    assert sorted(listens) == sorted((name, host.ssh_port) for name, host in contract.hosts.items())
+    wan = plan.of(WAN)
+    assert wan
+    assert ("2222" in wan.section.ports["management"]) is bool(others)
+    shared, own = role_variables(contract), capabilities.host_variables(contract)
+    for name, host in contract.hosts.items():
+        of_pool = shared[f"pool_{host.pool.replace('-', '_')}"]["consul_services"]
+        services = own.get(name, {}).get("consul_services", of_pool)
+        assert [one["port"] for one in services if one["name"] == "ssh"] == [host.ssh_port]
+    differing = {name for name, variables in own.items() if "consul_services" in variables}
+    assert differing == ({f"{region['name']}-{pool['name']}-1"} if others == (1,) else set())
 
 
 @pytest.mark.parametrize(

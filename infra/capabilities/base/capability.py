@@ -1,6 +1,7 @@
 """The base of every node: who keeps a region's time, and SSH."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from infra.capabilities.base.rules import (
     AuthorizedKeysAreKeys,
@@ -67,14 +68,11 @@ class Base(Capability[BaseSection]):
         return {path: name for path, name in named.items() if name is not None}
 
     def endpoints(self, plan: BaseSection, planned: Planned) -> tuple[Endpoint, ...]:
-        """SSH on every node, by the port of its pool's first, and the time on those that keep it."""
-        ports: dict[int, list[str]] = {}
-        for key, nodes in planned.by_pool().items():
-            ports.setdefault(nodes[0].ssh_port, []).append(key)
+        """SSH on every node, by the port that it has, and the time on those that keep it."""
         keepers = tuple(host for region in plan.regions.values() for host in region.time_servers)
         ssh = (
-            Endpoint("ssh", HostSet(pools=tuple(pools)), (Ports.one(port),), "management", check="ssh")
-            for port, pools in ports.items()
+            Endpoint("ssh", on, (Ports.one(port),), "management", check="ssh")
+            for port, on in _by_ssh_port(planned).items()
         )
         ntp = Endpoint(
             "ntp", HostSet(hosts=keepers), (Ports.one(NTP_PORT),), "management", ("udp",), check="ntp"
@@ -89,6 +87,21 @@ class Base(Capability[BaseSection]):
             if region.mirrors is not None
             for use, url in region.mirrors.asked().items()
         )
+
+
+def _by_ssh_port(planned: Planned) -> dict[int, HostSet]:
+    """Port → its nodes: pools as a whole, and hosts by name only where those of one pool differ."""
+    found: dict[int, HostSet] = {}
+    for key, nodes in planned.by_pool().items():
+        ports = dict.fromkeys(node.ssh_port for node in nodes)
+        for port in ports:
+            known, own = found.get(port, HostSet()), tuple(n.name for n in nodes if n.ssh_port == port)
+            found[port] = (
+                replace(known, pools=(*known.pools, key))
+                if len(ports) == 1
+                else replace(known, hosts=(*known.hosts, *own))
+            )
+    return found
 
 
 CAPABILITY = Base()

@@ -65,14 +65,16 @@ class Discovery(Capability[DiscoverySection]):
         """Its services are the endpoints that have a check, on the pools of which every node has them."""
         if plan.kind == "names":
             return plan
-        services: dict[str, list[Service]] = {key: [] for key in planned.by_pool()}
-        for endpoint in planned.endpoints:
-            if endpoint.check is None:
-                continue
-            service = Service(name=endpoint.name, port=endpoint.ports[0].first, check=endpoint.check)
-            for key in planned.whole_pools(endpoint.on):
-                services[key].append(service)
-        return plan.model_copy(update={"services": {key: tuple(own) for key, own in services.items()}})
+        services: dict[str, tuple[Service, ...]] = {}
+        elsewhere: dict[str, tuple[Service, ...]] = {}
+        offered = _offered(planned)
+        for key, nodes in planned.by_pool().items():
+            common = [name for name, by_host in offered.items() if all(n.name in by_host for n in nodes)]
+            for node in nodes:
+                own = tuple(offered[name][node.name] for name in common)
+                if own != services.setdefault(key, own):
+                    elsewhere[node.name] = own
+        return plan.model_copy(update={"services": services, "elsewhere": elsewhere})
 
     def secrets(self, plan: DiscoverySection) -> Mapping[str, SecretKind]:
         """For gossip, certificates and tokens."""
@@ -88,7 +90,22 @@ class Discovery(Capability[DiscoverySection]):
         )
         text = f"Service discovery by {plan.kind}: {', '.join(places)}; "
         text += f"rights are granted in {plan.primary}"
-        return Report(text, {"discovery": plan.model_dump(mode="json", exclude={"version", "services"})})
+        shown = plan.model_dump(mode="json", exclude={"version", "services", "elsewhere"})
+        return Report(text, {"discovery": shown})
+
+
+def _offered(planned: Planned) -> dict[str, dict[str, Service]]:
+    """Service → host → what it is there: of one that asks by several ports, each host has one."""
+    found: dict[str, dict[str, Service]] = {}
+    for endpoint in planned.endpoints:
+        if endpoint.check is not None:
+            service = Service(name=endpoint.name, port=endpoint.ports[0].first, check=endpoint.check)
+            by_host = found.setdefault(endpoint.name, {})
+            by_host |= dict.fromkeys(endpoint.on.hosts, service)
+            for node in planned.nodes:
+                if endpoint.on.has_pool(node.region, node.pool_key):
+                    by_host[node.name] = service
+    return found
 
 
 def _stub(plan: DiscoverySection) -> Iterator[Endpoint]:

@@ -1,8 +1,9 @@
 """The variables of roles `consul` and `names`."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection
+from infra.capabilities.discovery.section import SECRETS, Datacenter, DiscoverySection, Service
 from infra.ground.capability import Role, always, part_of
 from infra.ground.contract import Contract
 from infra.ground.endpoint import EVERYONE, NOBODY, HostSet
@@ -60,9 +61,20 @@ def variables(contract: Contract) -> dict[str, dict[str, dict[str, Any]]]:
         group_name("region", name): _datacenter(name, contract, section) for name in section.datacenters
     }
     for key, services in section.services.items():
-        own = [service.model_dump() for service in services]
-        groups[group_name("pool", key)] = {"consul_node_kind": key, "consul_services": own}
+        groups[group_name("pool", key)] = {"consul_node_kind": key, "consul_services": _dumped(services)}
     return {"consul": groups}
+
+
+def host_variables(contract: Contract) -> dict[str, dict[str, Any]]:
+    """What those hosts offer that have other ports than the rest of their pool."""
+    section = contract.section(DiscoverySection)
+    if section is None or section.kind != "consul":
+        return {}
+    return {host: {"consul_services": _dumped(own)} for host, own in section.elsewhere.items()}
+
+
+def _dumped(services: Iterable[Service]) -> list[dict[str, Any]]:
+    return [service.model_dump() for service in services]
 
 
 def _names(contract: Contract, region: Datacenter) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from infra.ground.capability import SecretKind
 from infra.ground.contract import Part, Section
 
@@ -46,7 +48,9 @@ class DiscoverySection(Section):
     datacenters: dict[str, Datacenter]
     """By region; one for every region."""
     services: dict[str, tuple[Service, ...]]
-    """Pool → what each of its nodes offers."""
+    """Pool → what each of its nodes offers; with the first one's ports where those differ."""
+    elsewhere: dict[str, tuple[Service, ...]] = Field(default={})
+    """Host → the same, where it has other ports than its pool's first."""
 
     @property
     def answered(self) -> dict[str, Datacenter]:
