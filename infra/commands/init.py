@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infra.commands.arguments import declaration_of
+from infra.commands.arguments import declaration_of, require_known
 from infra.errors import BadInputError, ExitCode
 from infra.files import write_file
 from infra.ground.names import some
@@ -17,7 +17,7 @@ from infra.intake.hops import hops
 from infra.intake.inventory import read_inventory
 from infra.intake.machine import ASKS, ROLES, ListError, Row, complaint, label, word
 from infra.intake.place import Pool, Region, Wishes, of_groups, placed
-from infra.intake.table import read_table
+from infra.intake.table import head_of, read_table
 from infra.intake.write import Link, checked, declaration_text
 from infra.stack import check_stack
 
@@ -134,7 +134,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         rows, wishes = _questions(wishes)
     else:
         rows = read_list(arguments.source, arguments.regions, arguments.pools)
-    regions = with_keys(placed(rows, wishes), arguments)
+    regions = placed(rows, wishes)
+    _require_there(wishes, regions)
+    regions = with_keys(regions, arguments)
     origin = arguments.source or "answers on a terminal"
     text = declaration_text(label(arguments.stack), regions, arguments.link, origin)
     warnings = checked(text, path, regions)
@@ -153,11 +155,25 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.OK
 
 
+def _require_there(wishes: Wishes, regions: Sequence[Region]) -> None:
+    """BadInputError where an option speaks of a pool, a region or a jump host that the list does not have."""
+    require_known("pool", wishes.roles, dict.fromkeys(pool.name for each in regions for pool in each.pools))
+    require_known("region", map(label, wishes.cidrs), (each.name for each in regions))
+    jumps = dict.fromkeys(hop for region in regions for hop in region.jumps)
+    known = [name for hop in jumps for name in (hop.address, f"{hop.address}:{hop.port}")]
+    require_known("jump host", wishes.jump_keys, known)
+
+
 def read_list(source: str, regions: Sequence[str], pools: Sequence[str]) -> list[Row]:
     """The machines of a list, whatever form it has."""
     text = _text(source)
     name = "standard input" if source == "-" else source
     if _is_table(name, text):
+        if regions or pools:
+            raise BadInputError(
+                f"{name} has no groups, of which --regions or --pools could say what they are",
+                hint="its columns `region` and `pool` say it",
+            )
         rows, unread = read_table(text, name)
         if unread:
             print(f"{name}: columns that are not read: {', '.join(unread)}", file=sys.stderr)
@@ -188,7 +204,7 @@ def _text(source: str) -> str:
 
 
 def _is_table(name: str, text: str) -> bool:
-    first = text.lstrip().partition("\n")[0].lower()
+    first = head_of(text).lower()
     return name.lower().endswith(".csv") or ("address" in first and any(mark in first for mark in ",;\t"))
 
 

@@ -4,9 +4,11 @@ What only Ansible can tell (plugins, scripts, `group_vars` beside the file, temp
 `ansible-inventory -i INVENTORY --list` has done all that, and its answer is.
 """
 
+import ast
 import getopt
 import re
 import shlex
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,8 +32,10 @@ ARGUMENTS = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_a
 """What ssh is given, in this order: of it the jump hosts are read."""
 HEADER = re.compile(r"\[([^]\s:]+)(?::(\w+))?]\s*(?:[#;].*)?")
 RANGE = re.compile(r"\[(\w+):(\w+)(?::(\d+))?]")
-QUOTED = re.compile(r"(['\"])(.*)\1", re.DOTALL)
+PORT = re.compile(r"((?:[^:[\]]|\[[^\]]*])+):([0-9]{1,5})")
+"""What Ansible reads behind the name of a host."""
 LARGEST_RANGE = 100_000
+PRIORITY, USUAL_PRIORITY = "ansible_group_priority", 1
 HINT = "let Ansible read it: ansible-inventory -i FILE --list > list.json, and give list.json"
 EVERYBODYS = ("all", "ungrouped")
 
@@ -45,6 +49,39 @@ class Groups:
     members: dict[str, list[str]] = field(default_factory=dict)
     children: dict[str, list[str]] = field(default_factory=dict)
     variables: dict[str, dict[str, str]] = field(default_factory=dict)
+    priorities: dict[str, int] = field(default_factory=dict)
+
+    def add_variables(self, group: str, said: Mapping[str, Any]) -> None:
+        """What one place says for all hosts of a group."""
+        self.variables.setdefault(group, {}).update(_columns(said))
+        if str(said.get(PRIORITY, "")).lstrip("-").isdecimal():
+            self.priorities[group] = int(said[PRIORITY])
+
+    def add_hosts(self, pattern: str, place: str, own: Mapping[str, Any], group: str) -> None:
+        """The hosts of a pattern such as `gpu[01:16]:2222`; the port is that of hosts that are new by it."""
+        port = {}
+        if found := PORT.fullmatch(pattern):
+            pattern, port = found[1], {"ansible_port": found[2]}
+        for host in _expanded(pattern, place):
+            self.add_host(host, place, own if host in self.hosts else {**port, **own}, group)
+
+    def ranks(self) -> dict[str, tuple[int, int, str]]:
+        """Group → its rank: of what two groups say of a host, the higher one's holds, as it does for Ansible.
+
+        By how far below `all` it stands on its longest way, then by its priority, then by its name.
+        """
+        depths = dict.fromkeys((*self.members, *self.children, *self.variables), 1)
+        for _ in range(len(depths)):  # more, and a group contains itself
+            before = dict(depths)
+            for parent, children in self.children.items():
+                for child in children if parent != "all" else ():
+                    depths[child] = max(depths.get(child, 1), depths[parent] + 1)
+            if depths == before:
+                break
+        return {
+            group: (depth, self.priorities.get(group, USUAL_PRIORITY), group)
+            for group, depth in depths.items()
+        }
 
     def add_host(self, name: str, place: str, own: Mapping[str, Any], group: str | None) -> None:
         """A host as one place names it; what an earlier place said of it stays."""
@@ -95,6 +132,7 @@ def _grouped(groups: Groups) -> Iterator[Grouped]:
     for parent, children in groups.children.items():
         for child in children:
             parents.setdefault(child, []).append(parent)
+    ranks = groups.ranks()
     own: dict[str, list[str]] = {}
     for group, members in groups.members.items():
         for host in members:
@@ -103,7 +141,7 @@ def _grouped(groups: Groups) -> Iterator[Grouped]:
         direct = own.get(name, [])
         order = _upwards(direct, parents)
         values: dict[str, str] = dict(groups.variables.get("all", {}))
-        for group in reversed([one for one in order if one != "all"]):
+        for group in sorted((one for one in order if one != "all"), key=ranks.__getitem__):
             values |= groups.variables.get(group, {})
         values |= variables
         values.setdefault("address", name)
@@ -134,7 +172,7 @@ def _take_the_way(place: str, name: str, values: dict[str, str]) -> None:
 
 
 def _upwards(start: Iterable[str], parents: Mapping[str, list[str]]) -> list[str]:
-    """Groups from the nearest to the farthest; one that contains itself ends there."""
+    """Groups, and those that they are in; one that contains itself ends there."""
     order = list(start)
     for group in order:
         order.extend(parent for parent in parents.get(group, []) if parent not in order)
@@ -188,13 +226,10 @@ def _yaml_group(groups: Groups, name: str, body: Any, path: str, tree: Tree, fil
     parts = _mapping(body, path, tree, file)
     if unknown := [str(key) for key in parts if key not in ("hosts", "children", "vars")]:
         raise _wrong(file, tree, f"{path}.{unknown[0]}", "a group has hosts, children and vars")
-    groups.variables.setdefault(name, {}).update(
-        _columns(_mapping(parts.get("vars"), f"{path}.vars", tree, file))
-    )
+    groups.add_variables(name, _mapping(parts.get("vars"), f"{path}.vars", tree, file))
     for pattern, own in _mapping(parts.get("hosts"), f"{path}.hosts", tree, file).items():
         where = f"{path}.hosts.{pattern}"
-        for host in _expanded(str(pattern), _place(file, tree, where)):
-            groups.add_host(host, _place(file, tree, where), _mapping(own, where, tree, file), name)
+        groups.add_hosts(str(pattern), _place(file, tree, where), _mapping(own, where, tree, file), name)
     for child, inner in _mapping(parts.get("children"), f"{path}.children", tree, file).items():
         groups.children.setdefault(name, []).append(str(child))
         _yaml_group(groups, str(child), inner, f"{path}.children.{child}", tree, file)
@@ -205,9 +240,7 @@ def _list_group(groups: Groups, name: str, body: Any, path: str, tree: Tree, fil
     for key in ("hosts", "children"):
         if not isinstance(parts.get(key, []), list):
             raise _wrong(file, tree, f"{path}.{key}", "is no list")
-    groups.variables.setdefault(name, {}).update(
-        _columns(_mapping(parts.get("vars"), f"{path}.vars", tree, file))
-    )
+    groups.add_variables(name, _mapping(parts.get("vars"), f"{path}.vars", tree, file))
     groups.children.setdefault(name, []).extend(str(child) for child in parts.get("children", []))
     for index, host in enumerate(parts.get("hosts", [])):
         groups.add_host(str(host), _place(file, tree, f"{path}.hosts[{index}]"), {}, name)
@@ -242,8 +275,7 @@ def _ini_line(groups: Groups, group: str, part: str, line: str, place: str) -> N
         name, sign, value = line.partition("=")
         if not sign:
             raise BadInputError(f"{place}: a variable is NAME=VALUE", hint=HINT)
-        plain = QUOTED.sub(r"\2", value.strip())
-        groups.variables.setdefault(group, {}).update(_columns({name.strip(): plain}))
+        groups.add_variables(group, {name.strip(): _literal(value.strip())})
         return
     try:
         first, *words = shlex.split(line, comments=True)
@@ -254,9 +286,19 @@ def _ini_line(groups: Groups, group: str, part: str, line: str, place: str) -> N
         return
     if wrong := [each for each in words if "=" not in each]:
         raise BadInputError(f"{place}: after a host stands NAME=VALUE, not {word(wrong[0])}", hint=HINT)
-    own = dict(each.split("=", 1) for each in words)
-    for host in _expanded(first, place):
-        groups.add_host(host, place, own, group)
+    own = {name: _literal(value) for name, value in (each.split("=", 1) for each in words)}
+    groups.add_hosts(first, place, own, group)
+
+
+def _literal(text: str) -> str:
+    """A value of an INI file, which may be one of Python's literals, as Ansible has it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of a backslash in what may be no literal at all
+            found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return str(found) if isinstance(found, str | int) else text
 
 
 def _expanded(pattern: str, place: str) -> Iterator[str]:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
 
+from infra.errors import BadInputError
+from infra.ground.names import some
 from infra.intake.hops import Hop, hops
 from infra.intake.inventory import Grouped
 from infra.intake.machine import ROLES, ListError, Row, complaint, label, role_of, word
@@ -70,6 +72,11 @@ def of_groups(hosts: Iterable[Grouped], regions: Sequence[str], pools: Sequence[
     """Rows with region and pool by the inventory's groups; ListError where those do not say which."""
     wrong: list[str] = []
     rows = []
+    hosts = list(hosts)
+    there = dict.fromkeys(group for host in hosts for group in sorted(host.above))
+    if missing := [name for name in (*regions, *pools) if name not in there]:
+        hint = f"there are: {some(map(word, there))}"
+        raise BadInputError(f"no machine is in a group {word(missing[0])}", hint)
     for host in hosts:
         values = dict(host.row.values)
         here = [name for name in regions if name in host.above]

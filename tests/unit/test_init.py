@@ -13,12 +13,18 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncssh
 import pexpect
 import pytest
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import init_plugin_loader
+from ansible.vars.manager import VariableManager
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,6 +162,101 @@ def test_an_inventory_says_the_same_as_to_ansible(here: Path, name: str, text: s
     assert "kept from" not in (here / "Pulumi.lab.yaml").read_text()
     assert [(pool.name, pool.count) for pool in ours.regions[0].pools] == [("control", 1), ("gpu", 3)]
     assert [pool.hosts[0].ssh_port for pool in ours.regions[0].pools] == [2200, 2222]
+
+
+@cache
+def prepare_ansible() -> None:
+    """It finds its own plugins only then, and warns where that is done twice."""
+    init_plugin_loader()
+
+
+GROUPS = ("a", "b", "c", "d")
+SAID = st.dictionaries(
+    st.sampled_from(["ansible_user", "ansible_port", "ansible_host", "ansible_group_priority"]),
+    st.sampled_from(["1", "9", "22", "'7'", '"8"']),
+    max_size=3,
+)
+NAMED = st.sampled_from(["h1", "h2", "h[1:3]", "h2:2222", "h[2:3]:2200", "'h1'"])
+SHOWN = {"ansible_host": "address", "ansible_user": "ssh_user", "ansible_port": "ssh_port"}
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(GROUPS), NAMED, SAID), min_size=1, max_size=5),
+    st.lists(st.tuples(st.sampled_from(GROUPS), st.sampled_from(GROUPS)), max_size=4),
+    st.dictionaries(st.sampled_from([*GROUPS, "all"]), SAID, max_size=4),
+)
+def test_whatever_groups_say_of_a_host_what_holds_is_what_holds_for_ansible(
+    hosts: list[tuple[str, str, dict[str, str]]],
+    below: list[tuple[str, str]],
+    said: dict[str, dict[str, str]],
+) -> None:
+    lines = [f"[{group}]" for group in GROUPS]
+    for group, name, own in hosts:
+        lines += [f"[{group}]", " ".join([name, *(f"{key}={value}" for key, value in own.items())])]
+    for one, other in below:
+        if one != other:  # a group that contains itself is none to Ansible
+            lines += [f"[{min(one, other)}:children]", max(one, other)]
+    for group, shared in said.items():
+        lines += [f"[{group}:vars]", *(f"{key}={value}" for key, value in shared.items())]
+    text = "\n".join([*lines, ""])
+    with TemporaryDirectory() as folder:
+        Path(folder, "hosts.ini").write_text(text)
+        prepare_ansible()
+        loader = DataLoader()
+        inventory = InventoryManager(loader=loader, sources=[f"{folder}/hosts.ini"])
+        variables = VariableManager(loader=loader, inventory=inventory)
+        theirs = {
+            host.name: variables.get_vars(host=host, include_hostvars=False) for host in inventory.get_hosts()
+        }
+    ours = {one.row.name: one.row.values for one in read_inventory(text, "hosts.ini")}
+    assert ours == {
+        name: {"address": name} | {SHOWN[key]: str(found[key]) for key in SHOWN if key in found}
+        for name, found in theirs.items()
+    }, text
+
+
+def test_arguments_for_ssh_keep_the_quotes_inside_of_them(here: Path) -> None:
+    """As they stand in most inventories: without quotes around all."""
+    way = '-o ProxyCommand="ssh -W %h:%p -q eve@192.0.2.1"'
+    text = f"[control]\n10.0.0.3\n[all:vars]\nansible_ssh_common_args={way}\n"
+    text += f"host_key={KEY}\nssh_jump_key={KEY}\n"
+    (jump,) = written(here, "hosts", text).regions[0].provider.ssh_jump
+    assert (jump.address, jump.ssh_user) == ("192.0.2.1", "eve")
+
+
+@pytest.mark.parametrize("before", ["sep=;\r\n", "\ufeffsep=;\n", "\n \n", "\ufeff\r\n"])
+def test_a_table_begins_where_its_columns_are_named(
+    here: Path, capsys: pytest.CaptureFixture[str], before: str
+) -> None:
+    """A spreadsheet writes lines before it, also for itself."""
+    text = before + f"{HEAD}10.0.0.3,control,{KEY}\n".replace(",", ";")
+    assert str(written(here, "machines", text).regions[0].pools[0].hosts[0].address) == "10.0.0.3"
+    (here / "machines").write_text(text.replace("10.0.0.3", "x"))
+    assert main(["init", "lab", "machines", "--force"]) == 2
+    number = 2 + before.count("\n")
+    assert f"machines:{number}: x: x is not an IPv4 address" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--regions", "toyko"], "no machine is in a group toyko\n  → there are: munich"),
+        (["--regions", "munich", "--pools", "munich_control,gpus"], "no machine is in a group gpus"),
+        (["--regions", "munich", "--role", "gpus=gpu"], "no pool gpus\n  → there are: control, gpu"),
+        (["--regions", "munich", "--cidr", "tokyo=10.0.0.0/8"], "no region tokyo\n  → there are: munich"),
+        (["--regions", "munich", "--jump-key", f"far={KEY}"], "no jump host far"),
+    ],
+)
+def test_an_option_that_is_about_nothing_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    """Or machines would stand in another region than the one that somebody meant."""
+    (here / "hosts").write_text(addressed(INI))
+    assert main(["init", "lab", "hosts", *words]) == 2
+    assert said in capsys.readouterr().err
+    (here / "m.csv").write_text(TABLE)
+    assert main(["init", "lab", "m.csv", *words]) == 2
+    assert not (here / "Pulumi.lab.yaml").exists()
 
 
 def test_several_users_in_a_region_are_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
