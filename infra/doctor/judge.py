@@ -29,6 +29,8 @@ from infra.inventory.writes import written_by
 OLDEST_PYTHON = (3, 8)
 LITTLE_MIB, TOO_LITTLE_MIB = 2048, 512
 """Free on a disk, for packages, apt's lists and logs: round numbers, not measured."""
+TOO_FEW_FILES = 1000
+"""Of those that may still be made on a disk: as many are in a few packages, another round number."""
 LITTLE_MEMORY_MIB = 900
 """A machine of 1 GiB shows a little more than that; a round number, too."""
 CLOCK_STEP_S = 1.0
@@ -119,6 +121,13 @@ def _refused(becoming: Become, complaint: str) -> tuple[str, str]:
 
 
 def _room(machine: Machine) -> Iterator[Finding]:
+    for folder in machine.read_only:
+        says, do = f"{folder} is mounted read-only", "see why (dmesg names a disk that fails), and remount it"
+        yield impossible("disk", says, do)
+    for folder, files in machine.disk_files.items():
+        if files < TOO_FEW_FILES and folder not in machine.read_only:
+            says = f"there are inodes for less than {TOO_FEW_FILES:,} files more in {folder}"
+            yield impossible("disk", says, "remove files there (df -i shows it)")
     for folder, free in machine.disk_mib.items():
         if free < TOO_LITTLE_MIB:
             yield impossible(
@@ -172,6 +181,7 @@ def _network(contract: Contract, host: str, ports: Ports, machine: Machine) -> I
             yield impossible("address", says, do)
         else:
             yield in_the_way("address", says, "declare the address that it has itself")
+    yield from _twice(contract, host, machine)
     for name, held in machine.interfaces.items():
         for one in held:
             for other, declared in contract.regions.items():
@@ -188,6 +198,20 @@ def _network(contract: Contract, host: str, ports: Ports, machine: Machine) -> I
         yield in_the_way("default route", says, "roles install packages: a mirror has to be in reach")
     if machine.network:
         yield fine("interfaces", f"set up by {machine.network}")
+
+
+def _twice(contract: Contract, host: str, machine: Machine) -> Iterator[Finding]:
+    """Addresses of other hosts: two of them are one machine, or two machines have one address."""
+    networks = [region.cidr for region in contract.regions.values()]
+    held = {one.ip: name for name, all_of_it in machine.interfaces.items() for one in all_of_it}
+    near = {ip: name for ip, name in held.items() if any(ip in network for network in networks)}
+    if near.keys() <= {contract.hosts[host].address}:
+        return  # nearly always; the hosts of a large cluster are many
+    for other, known in contract.hosts.items():
+        if other != host and known.address in near:
+            says = f"{near[known.address]} has {known.address}, the declared address of {other}"
+            do = "declare each machine once, by one of its addresses, and give no address to two machines"
+            yield impossible("address", says, do)
 
 
 def _security(machine: Machine) -> Iterator[Finding]:

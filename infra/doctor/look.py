@@ -86,16 +86,25 @@ def system(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def room(request: dict[str, Any]) -> dict[str, Any]:
-    """Memory, and what is free on the disks."""
+    """Memory, what is free on the disks, and whether anything can be written there."""
     found = re.search(r"MemTotal:\s*(\d+)", text_of("/proc/meminfo"))
-    free = {}
+    free, files, read_only = {}, {}, []
     for folder in request["disks"]:
         there = folder
         while not os.path.isdir(there):
             there = os.path.dirname(there)
         stat = os.statvfs(there)
         free[folder] = stat.f_bavail * stat.f_frsize >> 20
-    return {"memory_mib": int(found.group(1)) >> 10 if found else 0, "disk_mib": free}
+        if stat.f_files:  # not every file system has a number of them
+            files[folder] = stat.f_favail
+        if stat.f_flag & os.ST_RDONLY:
+            read_only.append(folder)
+    return {
+        "memory_mib": int(found.group(1)) >> 10 if found else 0,
+        "disk_mib": free,
+        "disk_files": files,
+        "read_only": read_only,
+    }
 
 
 def network(request: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from typing import Any
 from infra import ROOT
 from infra.doctor.answer import read
 from infra.drift.assembly import OPTIONS, packed_files, with_request
-from infra.drift.trip import TripError, Trips, execute, failure_of
-from infra.errors import sentence
+from infra.drift.trip import TripError, Trips, execute, failure_of, nonsense
 from infra.ground.contract import Contract
 from infra.ground.machine import Machine
 from infra.ground.sudo import Become, ready
@@ -124,4 +123,4 @@ async def _one(trips: Trips, host: str, request: Mapping[str, Any], seen: list[M
             becoming.note_refusal(machine.sudo)
         seen.append(machine.model_copy(update={"sudo": complaint_of_sudo}) if complaint_of_sudo else machine)
     except ValueError as error:
-        raise TripError(f"its answer makes no sense: {sentence(str(error))}", reached=True) from None
+        raise nonsense("its answer", said, error) from None

@@ -17,7 +17,7 @@ COMMON_UNITS = (
     "networking.service",
     "firewalld.service",
 )
-DISKS = ("/", "/var", "/var/log")
+DISKS = ("/", "/usr", "/var", "/var/log")
 
 
 class Port(NamedTuple):

@@ -46,6 +46,7 @@ COMPILED = "/var/lib/causeway/compiled"
 """Where a seal keeps its probe on the node: for root only."""
 ANSWER_LIMIT_S = 80
 """Longest for all looks of a request together: on an emulated machine beside others they take half of it."""
+BEGINNING_BYTES = 80
 NOT_FOUND = 127
 """A shell's exit status for a command that is not there."""
 ALGORITHMS = {
@@ -276,9 +277,16 @@ class Trips:
         try:
             return read_answer(said, request)
         except ValueError as error:
-            beginning = said[:80].decode(errors="replace").strip()
-            nonsense = f"the probe's answer makes no sense: {error}; it begins with “{beginning}”"
-            raise TripError(nonsense, reached=True) from None
+            raise nonsense("the probe's answer", said, error) from None
+
+
+def nonsense(what: str, said: bytes, error: ValueError) -> TripError:
+    """What came in place of an answer, which is JSON: often words that a login prints before any command."""
+    beginning = said[:BEGINNING_BYTES].decode(errors="replace").strip()
+    text = f"{what} makes no sense: {error}; it begins with “{beginning}”"
+    if not said.lstrip().startswith(b"{"):
+        text += ": let nothing but the command print there (~/.bashrc, the login's shell, ForceCommand)"
+    return TripError(text, reached=True)
 
 
 class _LostError(Exception):

@@ -150,6 +150,10 @@ class Machine(Answered):
     memory_mib: int = Field(default=0, ge=0, le=1 << 40)
     disk_mib: dict[Word, Annotated[int, Field(ge=0, le=1 << 60)]] = Field(default={}, max_length=MOST)
     """Folder → what is free there."""
+    disk_files: dict[Word, Annotated[int, Field(ge=0, lt=1 << 64)]] = Field(default={}, max_length=MOST)
+    """Folder → how many files more may be made there, where a file system has an end of that."""
+    read_only: Lines = ()
+    """Folders of which the file system is mounted so."""
     interfaces: dict[Word, Annotated[tuple[IPv4Interface, ...], BeforeValidator(_interfaces)]] = Field(
         default={}, max_length=MOST
     )

@@ -4,7 +4,7 @@ import base64
 import io
 import json
 import socket
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from ipaddress import IPv4Interface
 from typing import Any
@@ -28,6 +28,7 @@ from infra.doctor.sites import NO_REGION, Question, openings, questions
 from infra.doctor.wanted import ports_of, requests_of
 from infra.drift.assembly import packed_files
 from infra.drift.manifest import Manifest, RoleManifest
+from infra.drift.trip import TripError, Trips
 from infra.errors import HARMFUL, CausewayError, ExitCode
 from infra.ground.endpoint import EVERYONE, Destination, HostSet
 from infra.ground.machine import Finding, Grade, Machine, impossible, in_the_way
@@ -98,6 +99,8 @@ CASES: list[tuple[Grade, str, dict[str, Any]]] = [
     (Grade.IMPOSSIBLE, "systemd: systemd does not run", {"systemd": False}),
     (Grade.IMPOSSIBLE, "disk: less than 512 MiB are free in /var", {"disk_mib": {"/var": 511}}),
     (Grade.IN_THE_WAY, "disk: less than 2 GiB are free in /var", {"disk_mib": {"/var": 2047}}),
+    (Grade.IMPOSSIBLE, "disk: /usr is mounted read-only", {"read_only": ["/usr"]}),
+    (Grade.IMPOSSIBLE, "disk: there are inodes for less than 1,000", {"disk_files": {"/var": 999}}),
     (Grade.IN_THE_WAY, "memory: it is short: 512 MiB", {"memory_mib": 512}),
     (Grade.IN_THE_WAY, "clock: it is behind the controller's: by 3 hours", {"clock_s": 1000 - 3 * 3600}),
     (Grade.IN_THE_WAY, "clock: it is ahead of the controller's: by 3 days", {"clock_s": 1000 + 3 * 86400}),
@@ -105,6 +108,11 @@ CASES: list[tuple[Grade, str, dict[str, Any]]] = [
     (Grade.IN_THE_WAY, "cloud-init sets the host name back", {"hostname": "db1", "keeps_name": True}),
     (Grade.IN_THE_WAY, "hosts file: cloud-init writes /etc/hosts", {"keeps_hosts": True}),
     (Grade.IMPOSSIBLE, "address: no interface has", {"interfaces": {"eth0": ["10.1.0.99/24"]}}),
+    (
+        Grade.IMPOSSIBLE,
+        "address: eth1 has 10.1.0.12, the declared address of tokyo-edge-0",
+        {"interfaces": {"eth0": [f"{ADDRESS}/24"], "eth1": ["10.1.0.12/24", "10.1.0.99/24"]}},
+    ),
     (
         Grade.IN_THE_WAY,
         "docker0 has 10.2.0.0/16, which overlaps region shanghai",
@@ -200,6 +208,8 @@ NOTHING: list[dict[str, Any]] = [
     {"listening": [UNBOUND], "units": RESOLVED},
     {"lines": {"/etc/hosts": ["127.0.1.1 tokyo-control-0.lan tokyo-control-0", f"{ADDRESS} tokyo-control-0",
                               "::1 localhost ip6-localhost", "ff02::1 ip6-allnodes"]}},
+    {"interfaces": {"lo": ["127.0.0.1/8"], "eth0": [f"{ADDRESS}/24", "10.1.0.99/24"]}},
+    {"disk_files": {"/": 1000}},
     {"clock_s": 1000.9},
     {"zone": "UTC"},
 ]  # fmt: skip
@@ -596,6 +606,35 @@ def test_without_the_stacks_key_no_machine_is_asked() -> None:
     (one,) = STACK.examine(("tokyo-control-0",))
     assert "there is no key" in one.silent
     assert not one.is_well
+
+
+LATE = "let nothing but the command print there (~/.bashrc"
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (b"Welcome to tokyo!\n", f"it begins with “Welcome to tokyo!”: {LATE}"),
+        (b"This account is currently not available.\n", f"not available.”: {LATE}"),
+        (b"\x1b[2J{}\n", rf"it begins with “\x1b[2J{{}}”: {LATE}"),
+        (b'{"unknown": 1}\n', "it begins with “{"),
+    ],
+)
+def test_what_a_login_prints_is_told_by_its_words(
+    monkeypatch: pytest.MonkeyPatch, said: bytes, words: str
+) -> None:
+    async def opened(*_: Any) -> Any:
+        return nullcontext()
+
+    async def execute(*_: Any) -> tuple[bytes, bytes, int | None]:
+        return said, b"", None
+
+    monkeypatch.setattr(Trips, "open", opened)
+    monkeypatch.setattr(trip, "execute", execute)
+    error = trip.look_at(STACK.contract, "", {"tokyo-control-0": {}})["tokyo-control-0"]
+    assert isinstance(error, TripError)
+    assert words in str(error)
+    assert (LATE in str(error)) is (LATE in words)
 
 
 def test_an_address_is_found_with_its_prefix() -> None:

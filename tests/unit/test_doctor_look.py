@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from hashlib import md5
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -140,6 +141,20 @@ def test_a_topic_that_fails_or_hangs_is_named_and_the_rest_is_answered(
     found = look.answer_to(dict(ASKED), 0.5)
     assert found["unseen"] == {"a": "KeyError: 'x'", "c": "it hangs"}
     assert found["ufw"] is True
+
+
+def test_a_disk_without_room_for_files_and_one_that_is_read_only_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both may have gigabytes free; btrfs has no number of files."""
+    found = {
+        "/": SimpleNamespace(f_bavail=9 << 20, f_frsize=1024, f_files=100, f_favail=7, f_flag=os.ST_NODEV),
+        "/usr": SimpleNamespace(f_bavail=9 << 20, f_frsize=1024, f_files=0, f_favail=0, f_flag=os.ST_RDONLY),
+    }
+    monkeypatch.setattr(os, "statvfs", found.__getitem__)
+    room = look.room(asked(disks=["/", "/usr"]))
+    assert room["disk_mib"] == {"/": 9216, "/usr": 9216}
+    assert (room["disk_files"], room["read_only"]) == ({"/": 7}, ["/usr"])
 
 
 AS_ROOT = Become("s", "n", "root")
