@@ -1,17 +1,21 @@
 """What `causeway doctor` says, to the letter, and the table of ports in docs/machines.md."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from infra import ROOT
+from infra.checks.load import load_spec
 from infra.cli import main
 from infra.commands.doctor import WIDE
 from infra.doctor import reference
 from infra.doctor.examine import Examined
 from infra.doctor.report import as_json, print_reports
 from infra.ground.machine import Finding, adopted, fine, impossible, in_the_way
+from infra.planning.plan import make_plan
 from tests.golden.test_declarations import compare
 
 HERE = Path(__file__).parent
@@ -51,8 +55,38 @@ def test_the_json(update_golden: bool) -> None:
 def test_the_page_has_the_ports_of_today() -> None:
     text = reference.PAGE.read_text(encoding="utf-8")
     assert reference.page(text) == text, "python -m infra.doctor.reference writes it"
-    for name in ("consul-wan", "wireguard-LINK", "vrrp", "ceph-mon-STORAGE", "prometheus", "ntp"):
-        assert f"| {name} |" in text
+
+
+def _in_the_page() -> dict[str, tuple[str, str]]:
+    """What listens → its protocols and ports there."""
+    lines = reference.table().splitlines()[2:]
+    rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return {name: (protocols, ports) for name, protocols, ports, *_ in rows}
+
+
+def test_whatever_a_declaration_can_open_stands_in_the_page() -> None:
+    """Whoever opens a firewall by it has nothing that stays shut."""
+    known = _in_the_page()
+    for file in (*sorted((HERE / "good").glob("*.yaml")), HERE / "warnings" / "storage-one-server.yaml"):
+        spec = load_spec(file)
+        for one in make_plan(spec).endpoints:
+            if one.network == "loopback":
+                continue
+            name = reference.generic(one.name, reference.names_of(spec))
+            protocols, ports = known[name]
+            assert protocols == "/".join(one.protocols), (file.name, name)
+            of_the_declaration = name in ("ssh", "wireguard-LINK")
+            assert of_the_declaration or ports == (", ".join(map(str, one.ports)) or "–"), (file.name, name)
+
+
+def test_whatever_a_capability_says_that_listens_stands_in_the_page() -> None:
+    """Also what no declaration of the tests has."""
+    named = re.compile(r"""\bEndpoint\(\s*f?"([a-z-]+)""")
+    files = (ROOT / "infra" / "capabilities").rglob("*.py")
+    begins = {found for file in files for found in named.findall(file.read_text(encoding="utf-8"))}
+    assert begins >= {"ssh", "nfs-", "registry-", "path-probe"}
+    known = _in_the_page()
+    assert not [begin for begin in begins if not any(name.startswith(begin) for name in known)]
 
 
 def test_a_stack_of_local_nodes_has_no_machine_to_look_at(capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,6 +106,7 @@ class Monitoring(Capability[MonitoringSection]):
                 "alertmanager-cluster", alerts, (Ports.one(GOSSIP),), "management", ("tcp", "udp"), alerts
             ),
             Endpoint("dead-man", ears, (Ports.one(DEAD_MAN),), "management", sources=alerts, scrape=Scrape()),
+            *_paths(servers),
             *_grafana(plan),
             *_ipmi(plan, servers),
             *_dcgm(planned, servers),
@@ -177,6 +178,12 @@ class Monitoring(Capability[MonitoringSection]):
             text += f"\n  what regions record goes to {plan.remote_write.url} as well, a receiver of your own"
         shown = plan.model_dump(mode="json", exclude={"version", "jobs", "probes"})
         return Report(text, {"monitoring": shown})
+
+
+def _paths(servers: HostSet) -> Iterator[Endpoint]:
+    """By pings between the servers it is known which region is in reach."""
+    if len(servers.hosts) > 1:
+        yield Endpoint("path-probe", servers, (), "management", ("icmp",), servers)
 
 
 def _grafana(plan: MonitoringSection) -> Iterator[Endpoint]:

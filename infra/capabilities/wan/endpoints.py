@@ -25,10 +25,13 @@ def endpoints(section: WanSection, nodes: Nodes) -> Iterator[Endpoint]:
     if gateways.hosts:
         # At the addresses of links there is no node's traffic, hence no class that is told by a port.
         yield Endpoint("bfd", gateways, BFD_PORTS, "management", ("udp",), gateways, "wan")
+        # Pings measure a link, and find its MTU.
+        yield Endpoint("link-probe", gateways, (), "management", ("icmp",), gateways, "wan")
     for region in section.regions.values():
         if len(region.gateways) > 1:
             own = HostSet(hosts=region.gateways)
             yield Endpoint("vrrp", own, (), "management", ("vrrp",), own)
+            yield Endpoint("gateway-probe", own, (), "management", ("icmp",), own)
     for name, link in section.links.items():
         ends = HostSet(hosts=tuple(end.gateway for end in link.ends.values() if end.gateway))
         if link.tunnel_port and ends.hosts:
