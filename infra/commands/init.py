@@ -25,6 +25,8 @@ OFFLINE = True
 """It needs no stack; only --host-keys asks machines."""
 AGENT = "agent"
 """The answer that keys are those of the SSH agent."""
+MOST_KEPT = 100
+"""Files that were replaced, of one stack."""
 LARGEST_LIST_BYTES = 64 * 2**20
 FORMS = (
     "a CSV with the columns name, address, pool …; an Ansible inventory, or its `ansible-inventory --list`"
@@ -38,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("source", nargs="?", metavar="FILE", help=f"{FORMS}; - reads it from a pipe")
     parser.add_argument(
-        "--force", action="store_true", help="replace a file; it is kept with .old at its end"
+        "--force", action="store_true", help="replace a file; it is kept with .old, .old2 … at its end"
     )
     parser.add_argument(
         "--host-keys", action="store_true", help="ask the machines for host keys that the list does not have"
@@ -141,7 +143,9 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     text = declaration_text(label(arguments.stack), regions, arguments.link, origin)
     warnings = checked(text, path, regions)
     if os.path.lexists(path):
-        path.replace(path.with_name(f"{path.name}.old"))
+        kept = _beside(path)
+        path.replace(kept)
+        print(f"{kept} is what it was", file=sys.stderr)
     write_file(path, text)
     for warning in warnings:
         print(warning, file=sys.stderr)
@@ -153,6 +157,15 @@ def run(arguments: argparse.Namespace) -> ExitCode:
         f" Next: causeway check --stack {arguments.stack}"
     )
     return ExitCode.OK
+
+
+def _beside(path: Path) -> Path:
+    """Where a file is kept that is replaced: what an earlier run has kept may have a stack's secrets."""
+    names = (path.with_name(f"{path.name}.old{number}") for number in ("", *range(2, MOST_KEPT + 1)))
+    found = next((name for name in names if not os.path.lexists(name)), None)
+    if found is None:
+        raise BadInputError(f"{MOST_KEPT} files are kept beside {path}", hint=f"remove {path}.old*")
+    return found
 
 
 def _require_there(wishes: Wishes, regions: Sequence[Region]) -> None:

@@ -285,6 +285,9 @@ def test_a_file_is_never_replaced_unasked_and_then_kept(here: Path) -> None:
     assert main(["init", "lab", "m.csv", "--force"]) == 0
     assert (here / "Pulumi.lab.yaml.old").read_text() == "mine\n"
     assert load_spec(here / "Pulumi.lab.yaml").name == "lab"
+    assert main(["init", "lab", "m.csv", "--force", "--user", "eve"]) == 0
+    assert (here / "Pulumi.lab.yaml.old").read_text() == "mine\n", "it may have the stack's secrets"
+    assert load_spec(here / "Pulumi.lab.yaml.old2") == load_spec(here / "Pulumi.lab.yaml")
 
 
 @pytest.mark.parametrize(
