@@ -348,11 +348,31 @@ def firewall(request: dict[str, Any]) -> dict[str, Any]:
     tables = re.findall(r"(?m)^table (\w+ \S+)$", say("nft", "list", "tables"))
     chains = json.loads(say("nft", "-j", "list", "chains") or "{}").get("nftables", [])
     found = [one["chain"] for one in chains if "chain" in one]
-    drops = [one for one in found if one.get("hook") == "input" and one.get("policy") == "drop"]
+    first = [one for one in found if one.get("hook") == "input"][:SOME_LINES]
+    drops = [one for one in first if one.get("policy") == "drop" or any(map(shuts, rules_of(one)))]
     return {
         "tables": tables[:SOME_ITEMS],
         "firewall": [" ".join(one[key] for key in ("family", "table", "name")) for one in drops],
     }
+
+
+def rules_of(chain: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    """The expressions of each rule of a chain."""
+    said = say("nft", "-j", "list", "chain", chain["family"], chain["table"], chain["name"]) or "{}"
+    return [one["rule"]["expr"] for one in json.loads(said).get("nftables", []) if "rule" in one]
+
+
+def shuts(rule: list[dict[str, Any]]) -> bool:
+    """Whether a rule asks nothing and lets nothing in: so end many lists of iptables that have no policy."""
+    ends = False
+    for each in rule:
+        for name, value in each.items():
+            other = value or {} if name == "xt" else {}
+            if name in ("drop", "reject") or other.get("name") in ("DROP", "REJECT"):
+                ends = True
+            elif name not in ("counter", "log") and other.get("name") != "comment":
+                return False
+    return ends
 
 
 def programs(request: dict[str, Any]) -> dict[str, Any]:

@@ -201,6 +201,52 @@ def test_tunnels_of_programs_count_and_a_kernel_that_knows_none_hides_no_network
         assert found["interfaces"] == {"eth0": ["192.0.2.1/24"]}
 
 
+PORT_22: list[Any] = [
+    {"match": {"op": "==", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": 22}}
+]
+COUNTER: dict[str, Any] = {"counter": {"packets": 0, "bytes": 0}}
+COMMENT = {"xt": {"type": "match", "name": "comment"}}
+ACCEPTS = [*PORT_22, COUNTER, {"accept": None}]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rules", "shut"),
+    [
+        ("accept", [], False),
+        ("drop", [], True),
+        ("accept", [ACCEPTS], False),
+        # iptables -A INPUT -j REJECT, as images of clouds have it, and what nft 1.0.6 says of it.
+        ("accept", [ACCEPTS, [COUNTER, {"xt": {"type": "target", "name": "REJECT"}}]], True),
+        ("accept", [ACCEPTS, [COMMENT, COUNTER, {"drop": None}]], True),
+        (
+            "accept",
+            [ACCEPTS, [{"log": None}, {"reject": {"type": "icmpx", "expr": "admin-prohibited"}}]],
+            True,
+        ),
+        ("accept", [[*PORT_22, COUNTER, {"drop": None}]], False),
+        ("accept", [[{"xt": {"type": "match", "name": "state"}}, {"drop": None}]], False),
+        ("accept", [[{"xt": None}, {"drop": None}]], False),
+        ("accept", [[COUNTER, {"jump": {"target": "ours"}}]], False),
+    ],
+)
+def test_a_chain_that_lets_in_only_what_it_names_is_told(
+    monkeypatch: pytest.MonkeyPatch, policy: str, rules: list[Any], shut: bool
+) -> None:
+    """By its policy, or by a last rule that takes whatever is left."""
+    chain = {"family": "ip", "table": "filter", "name": "INPUT", "hook": "input", "policy": policy}
+    said = {
+        ("nft", "list", "tables"): "table ip filter\n",
+        ("nft", "-j", "list", "chains"): json.dumps(
+            {"nftables": [{"metainfo": {}}, {"chain": chain}, {"chain": {**chain, "hook": "forward"}}]}
+        ),
+        ("nft", "-j", "list", "chain", "ip", "filter", "INPUT"): json.dumps(
+            {"nftables": [{"metainfo": {}}, {"chain": chain}, *({"rule": {"expr": rule}} for rule in rules)]}
+        ),
+    }
+    monkeypatch.setattr(look, "say", lambda *argv: said[argv])
+    assert look.firewall(asked())["firewall"] == (["ip filter INPUT"] if shut else [])
+
+
 def test_a_role_that_has_left_is_none_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run may have ended before the record, or what was before the role, said so."""
     for name, text in {
