@@ -23,7 +23,8 @@ from infra.ground.endpoint import HostSet
 from infra.images import build, netboot
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.providers.local import baked, signing
+from infra.providers.local import baked, signing, vm_image
+from infra.providers.local.baked import Baked
 from infra.pulumi_cli import only_one
 from infra.stack import check_stack
 
@@ -58,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     removed = commands.add_parser("remove", help="remove images that no node uses")
     removed.add_argument("image", nargs="+", metavar="IMAGE")
     pruned = commands.add_parser("prune", help="remove old images that no node uses")
-    pruned.add_argument("--days", type=float, default=30, metavar="N", help="older than this (default: 30)")
+    pruned.add_argument("--days", type=_days, default=30, metavar="N", help="older than this (default: 30)")
 
 
 def _add_pool(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +73,16 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of nodes from 1 up")
     return int(text)
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1
+    if not days >= 0:  # nor is nan
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days from 0 up")
+    return days
 
 
 def run(arguments: argparse.Namespace) -> ExitCode:
@@ -92,10 +103,7 @@ def run(arguments: argparse.Namespace) -> ExitCode:
             baked.remove(name)
             print(f"image {name} is removed")
     else:
-        for image in baked.stored():
-            if image.age_days > arguments.days and not baked.users(image.name):
-                baked.remove(image.name)
-                print(f"image {image.name} is removed: {image.age_days:.0f} days old, and no node uses it")
+        _prune(arguments.days)
     return ExitCode.OK
 
 
@@ -135,7 +143,19 @@ def _roll_out(arguments: argparse.Namespace) -> ExitCode:
         print("--replace makes them anew: what others can take over they take over first, all else on their")
         print("disks is lost; each is up and verified before the next one goes")
         return ExitCode.OK
-    baked.require_whole(image, _say)
+    with baked.in_use(image.name):  # also while no node is made from it, between one that goes and the next
+        _make_anew(arguments, spec, contract, image, todo)
+    print(f"all {len(todo)} nodes are made anew, from image {image.name}")
+    return ExitCode.OK
+
+
+def _make_anew(
+    arguments: argparse.Namespace, spec: ClusterSpec, contract: Contract, image: Baked, todo: list[str]
+) -> None:
+    pool, stack = arguments.pool, arguments.stack
+    baked.require_whole(image)
+    if contract.pools[pool].node_kind == "vm":  # what may fail, fails while every node still stands
+        vm_image.ensure_image(_say, image)
     for first in range(0, len(todo), arguments.at_once):
         going = todo[first : first + arguments.at_once]
         print(f"anew: {', '.join(going)} ({first} of {len(todo)} done)", flush=True)
@@ -143,8 +163,6 @@ def _roll_out(arguments: argparse.Namespace) -> ExitCode:
             replacing.take_away(contract, going, consent(spec))
         up.stand_up(stack)
         replacing.require_made_from(standing_contract(stack) or contract, pool, image, going)
-    print(f"all {len(todo)} nodes are made anew, from image {image.name}")
-    return ExitCode.OK
 
 
 def _export(arguments: argparse.Namespace) -> None:
@@ -157,7 +175,8 @@ def _export(arguments: argparse.Namespace) -> None:
             hint=f"causeway doctor {stack} makes the stack's own; --key names another one",
         )
     image = replacing.image_of(_contract(_spec(stack), stack), pool)
-    netboot.export(image, folder, arguments.url, text, _say)
+    with baked.in_use(image.name):
+        netboot.export(image, folder, arguments.url, text, _say)
     print(f"image {image.name} of the pool {pool}, for machines that boot by network: {folder}")
     print(f"have a web server hand it out there, and iPXE run {arguments.url.rstrip('/')}/{netboot.IPXE}")
 
@@ -167,12 +186,25 @@ def _verify(name: str) -> None:
     stored = next((one for one in baked.stored() if one.name == name), None)
     if stored is None:
         raise CausewayError(f"podman has not the root of image {name}", hint="build it again")
-    baked.require_whole(stored, _say)
+    with baked.in_use(name):
+        baked.require_whole(stored)
     print(f"image {name} is what was signed by the key of {signing.public_file()}")
 
 
+def _prune(days: float) -> None:
+    """One that is in the way of none of the others: who is using it says so."""
+    for name, age_days in [(one.name, one.age_days) for one in baked.stored()] + baked.no_use():
+        if age_days > days and not baked.users(name):
+            try:
+                baked.remove(name)
+            except BadInputError as error:
+                print(f"image {name} stays: {error.message}")
+            else:
+                print(f"image {name} is removed: {age_days:.0f} days old, and no node uses it")
+
+
 def _require(name: str) -> None:
-    if not baked.folder(name).exists():
+    if not baked.folder(name).is_dir():
         raise BadInputError(f"there is no image {name}", hint="causeway image list shows them")
 
 

@@ -18,14 +18,13 @@ from infra.converge.runner import literal, run_playbook
 from infra.errors import CausewayError
 from infra.files import checksum, value_hash
 from infra.ground.contract import Contract
-from infra.images import root
 from infra.images.recipe import BUILDER, Recipe, recipe_of
 from infra.images.sbom import sbom
 from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
 from infra.inventory.steps import TAG
 from infra.process import run
-from infra.providers.local import baked, bridge, containers, image, names, signing
+from infra.providers.local import baked, bridge, containers, image, names, root, signing
 from infra.providers.local.baked import Baked
 from infra.providers.local.image import Progress
 from infra.providers.local.node import nameservers
@@ -74,15 +73,16 @@ def compare(contract: Contract, pool: str, progress: Progress) -> list[str]:
     ):
         if made.manifest["root"] == kept.manifest["root"]:
             return []
-        listings = (folder / baked.FILES for folder in (baked.folder(kept.name), made.known))
-        return root.differing(*(path.read_text() for path in listings)) or ["the order of the files"]
+        before, now = (folder / baked.FILES for folder in (kept.folder, made.known))
+        return root.differing(before.read_text(), now.read_text()) or ["the order of the files"]
 
 
 @contextmanager
 def _only_build(progress: Progress) -> Iterator[None]:
-    """One build at a time on this machine: they share what they fetch. Clears builders of killed ones."""
+    """One build at a time in a cache: they share what they fetch. Clears the builders of killed ones."""
     with baked.locked(progress):
-        left = run(["podman", "ps", "--all", "--quiet", f"--filter=label={BUILDER_LABEL}"]).split()
+        ours = [f"--filter=label={label}" for label in (BUILDER_LABEL, baked.own())]
+        left = run(["podman", "ps", "--all", "--quiet", *ours]).split()
         containers.discard(*left)
         yield
 
@@ -118,14 +118,14 @@ def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[B
 @contextmanager
 def _builder(base: str, recipe: Recipe) -> Iterator[str]:
     """A container in which nothing runs."""
-    container = f"cw-image-{recipe.name}"
+    container = f"cw-image-{recipe.name}-{baked.own()[-8:]}"
     archives = image.images_dir() / "archives"
     (archives / "partial").mkdir(parents=True, exist_ok=True)
     try:
         run(
             [
                 *("podman", "run", "--detach", "--name", container, "--no-hosts", "--privileged"),
-                *("--label", f"{BUILDER_LABEL}={recipe.name}"),
+                *("--label", f"{BUILDER_LABEL}={recipe.name}", "--label", baked.own()),
                 *(f"--dns={server}" for server in nameservers()),
                 *("--volume", f"{archives}:{ARCHIVES}", "--env", "SYSTEMD_OFFLINE=1"),
                 *(base, "sleep", "infinity"),

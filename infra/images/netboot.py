@@ -12,7 +12,7 @@ from infra.errors import BadInputError
 from infra.files import checksum
 from infra.process import run
 from infra.providers.local import image, signing, vm_image
-from infra.providers.local.baked import MANIFEST, SBOM, Baked, unpack
+from infra.providers.local.baked import MANIFEST, SBOM, Baked, require_beside, unpack
 from infra.providers.local.image import Progress
 
 SQUASHFS, IPXE, SUMS = "root.squashfs", "boot.ipxe", "SHA256SUMS"
@@ -35,6 +35,7 @@ def export(baked: Baked, folder: Path, url: str, public_key: str, progress: Prog
         raise BadInputError(f"{folder} is there already", hint="name a folder that is not")
     if not folder.parent.is_dir():
         raise BadInputError(f"there is no folder {folder.parent}", hint="make it first")
+    require_beside(baked)  # what is handed on is signed once more
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()

@@ -75,6 +75,12 @@ def test_what_has_no_signature_is_not_signed(manifest: Path) -> None:
     assert not signing.is_signed(manifest)
 
 
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"\xff\xfe")])
+def test_what_is_gone_or_no_text_is_not_signed(manifest: Path, harm: Any) -> None:
+    harm(manifest)
+    assert not signing.is_signed(manifest)
+
+
 def test_what_is_no_signature_is_none(manifest: Path) -> None:
     Path(f"{manifest}{signing.SUFFIX}").write_text("-----BEGIN SSH SIGNATURE-----\n")
     assert not signing.is_signed(manifest)

@@ -17,14 +17,15 @@ from infra import ROOT
 from infra.checks import load
 from infra.declaration import ClusterSpec
 from infra.errors import BadInputError
+from infra.files import checksum
 from infra.ground.contract import Contract
-from infra.images import recipe, root
+from infra.images import recipe
 from infra.images.recipe import files_of, reach, recipe_of, units_of
 from infra.images.sbom import sbom
 from infra.inventory.steps import Step, steps
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
-from infra.providers.local import baked
+from infra.providers.local import baked, root
 
 ON_DISK = settings(
     deadline=timedelta(seconds=10),  # each example packs a tree by a program of its own
@@ -204,6 +205,7 @@ def test_the_same_tree_is_the_same_bytes(tmp_path_factory: pytest.TempPathFactor
         planted = plant(folder / str(number), tree, backwards=bool(number), age_s=number * 1000)
         root.pack(planted, folder / f"{number}.tar", DATE)
     assert (folder / "0.tar").read_bytes() == (folder / "1.tar").read_bytes()
+    assert root.packed_checksum(planted, DATE) == checksum(folder / "1.tar")
     names = [json.loads(line.split(" ", 7)[7]) for line in root.listing(folder / "0.tar")]
     assert names[1:] == [f"./{path}" for path in sorted(tree, key=lambda path: path.encode())]
 
@@ -220,7 +222,7 @@ def test_what_differs_is_named_and_nothing_else(
         root.pack(planted, folder / f"{number}.tar", DATE)
         texts.append("\n".join(root.listing(folder / f"{number}.tar")))
     changed = {path for path in {*tree, *other} if tree.get(path) != other.get(path)}
-    assert len(root.differing(*texts)) == len(changed)
+    assert len(root.differing(texts[0], texts[1])) == len(changed)
     assert root.differing(texts[0], texts[0]) == []
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import BadInputError, CausewayError
+from infra.files import checksum
 from infra.images import netboot
 from infra.providers.local import baked, image, signing, vm_image
 from infra.providers.local.baked import Baked
@@ -24,9 +25,10 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Baked:
     monkeypatch.delenv(signing.GIVEN, raising=False)
     folder = baked.folder(NAME)
     folder.mkdir()
-    manifest = {"pool": "tokyo-gpu", "source_date": 1_700_000_000, "root": {"sha256": "0" * 64}}
-    (folder / baked.MANIFEST).write_text(json.dumps(manifest))
     (folder / baked.SBOM).write_text("{}\n")
+    manifest = {"pool": "tokyo-gpu", "source_date": 1_700_000_000, "root": {"sha256": "0" * 64}}
+    manifest["beside"] = {baked.SBOM: checksum(folder / baked.SBOM)}
+    (folder / baked.MANIFEST).write_text(json.dumps(manifest))
     signing.sign(folder / baked.MANIFEST)
     return Baked(NAME, manifest, 0.0, signed=True)
 
@@ -100,5 +102,15 @@ def test_nothing_half_made_is_left(kept: Baked, tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(netboot, "_pack", full)
     with pytest.raises(CausewayError, match="no space left"):
+        netboot.export(kept, tmp_path / "www", URL, KEY, print)
+    assert not list(tmp_path.glob("*www*"))
+
+
+@pytest.mark.usefixtures("_made")
+@pytest.mark.parametrize("name", [baked.SBOM, baked.MANIFEST])
+def test_nothing_is_signed_anew_that_is_not_as_it_was_signed(kept: Baked, tmp_path: Path, name: str) -> None:
+    with (kept.folder / name).open("a") as file:
+        file.write(" ")
+    with pytest.raises(CausewayError, match="signed"):
         netboot.export(kept, tmp_path / "www", URL, KEY, print)
     assert not list(tmp_path.glob("*www*"))

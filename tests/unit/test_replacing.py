@@ -1,16 +1,18 @@
 """Which standing nodes a rollout of an image concerns, and in which order one is taken away."""
 
+from argparse import Namespace
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.commands import image as command
 from infra.components import departures, replacing
 from infra.converge.runner import HostResult, RunResult
 from infra.errors import BadInputError, CausewayError
 from infra.ground.contract import Contract
-from infra.providers.local import containers, nodes, vm_image, vms
+from infra.providers.local import baked, containers, names, nodes, vm_image, vms
 from infra.providers.local.baked import Baked
 from tests.unit.test_images import contract
 
@@ -114,3 +116,31 @@ def test_a_node_whose_roles_cannot_leave_stays(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(CausewayError, match="the last server"):
         replacing.take_away(contract(), ["tokyo-gpu-0"], {"ceph": {"hosts": []}, "nfs_server": {"hosts": []}})
     assert "remove" not in done
+
+
+@pytest.mark.parametrize("kind", ["container", "vm"])
+def test_what_may_fail_of_an_image_fails_before_the_first_node_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """Machines start from a form of it, which takes a mirror and room. Nobody removes it meanwhile."""
+    monkeypatch.setattr(names, "RUN_DIR", tmp_path)
+    declared = contract(count=1)
+    object.__setattr__(declared.pools[POOL], "node_kind", kind)
+    steps: list[str] = []
+
+    def full(*_: object) -> None:
+        with pytest.raises(BadInputError, match="something is being made from"):
+            baked.remove(IMAGE.name)
+        raise CausewayError("no space left")
+
+    monkeypatch.setattr(command, "_spec", lambda _: None)
+    monkeypatch.setattr(command, "_contract", lambda *_: declared)
+    monkeypatch.setattr(command, "standing_contract", lambda _: declared)
+    monkeypatch.setattr(replacing, "image_of", lambda *_: IMAGE)
+    monkeypatch.setattr(replacing, "of_others", lambda *_: ["tokyo-gpu-0"])
+    monkeypatch.setattr(replacing, "take_away", lambda *_: steps.append("gone"))
+    monkeypatch.setattr(baked, "require_whole", full if kind == "container" else lambda _: None)
+    monkeypatch.setattr(vm_image, "ensure_image", full)
+    with pytest.raises(CausewayError, match="no space left"):
+        command._roll_out(Namespace(pool=POOL, stack="lab", replace=True, at_once=1))
+    assert steps == []

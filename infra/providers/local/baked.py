@@ -5,12 +5,13 @@ names, and the manifest is signed by this machine's key. All else is half-made, 
 used. In the folder stand also the forms of it that machines boot from, once one has needed them.
 """
 
+import fcntl
 import json
 import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +19,8 @@ from typing import Any
 
 from infra.errors import BadInputError, CausewayError
 from infra.files import checksum
-from infra.process import run
-from infra.providers.local import image, signing, vm_notes
+from infra.process import EndedError, run
+from infra.providers.local import image, names, root, signing, vm_notes
 
 REPOSITORY = "localhost/causeway-baked"
 CHANGES = (*image.CHANGES[:-1], "LABEL causeway.image=baked")
@@ -31,9 +32,16 @@ PART = ".part"
 """How names end of what is not whole yet; the next build or look clears it away."""
 GONE = ".gone"
 """How names end of what is being removed; where that was killed, the next build or look goes on with it."""
-FORMS = "vm-*"
-"""Folders beside these files: see vm_image.py."""
+NAMED_IN_IT = {"beside", "packages", "pool", "root", "source_date"}
+"""What all that read a manifest go by."""
+NAMED = 5
+"""How many paths an error names."""
+IMAGES = ("podman", "images")
 DAY_S = 86400
+
+
+class DamagedError(CausewayError):
+    """An image has not the bytes that were signed."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,35 @@ def folders() -> Path:
     return path
 
 
+def name_in(made_from: str) -> str | None:
+    """The name in what a node was made from, a tag or a form's folder; None where that is no baked image."""
+    tag = made_from.startswith(f"{REPOSITORY}:")
+    name = made_from.rpartition(":")[2] if tag else Path(made_from).parent.name
+    return name if NAME.fullmatch(name) else None
+
+
+@contextmanager
+def in_use(*wanted: str) -> Iterator[None]:
+    """While it is held nobody removes these images, be they there or not: nodes are being made from them.
+
+    Podman's copies are those of the whole machine, whichever cache an image is kept in: so is this.
+    """
+    with ExitStack() as held:
+        for name in sorted({*wanted}):
+            held.enter_context(_held(name, fcntl.LOCK_SH))
+        yield
+
+
+@contextmanager
+def _held(name: str, how: int) -> Iterator[None]:
+    """Hold an image's lock. BlockingIOError where it is not to be had at once and `how` says not to wait."""
+    path = names.RUN_DIR / "images" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, how)
+        yield
+
+
 def find(name: str) -> Baked | None:
     """An image that is there whole and signed, else None."""
     found = _read(name, _roots())
@@ -106,17 +143,28 @@ def stored() -> list[Baked]:
     return sorted(found, key=lambda one: one.made_at, reverse=True)
 
 
+def no_use() -> list[tuple[str, float]]:
+    """What has an image's name and is none that is there whole, with its age in days.
+
+    Podman lost its copy, or its manifest is damaged; the forms of it that machines boot from may lie there.
+    """
+    whole = {one.name for one in stored()}
+    left = (path for path in folders().iterdir() if NAME.fullmatch(path.name) and path.name not in whole)
+    return sorted((path.name, (time.time() - path.stat().st_mtime) / DAY_S) for path in left if path.is_dir())
+
+
 def keep(name: str, tar: Path, known: Path) -> None:
     """Take an image in: its root as `tar`, and the folder `known`, which is moved to where it is kept."""
-    changes = [word for change in CHANGES for word in ("--change", change)]
+    changes = [word for change in (*CHANGES, f"LABEL {own()}") for word in ("--change", change)]
     signing.sign(known / MANIFEST)
-    run(["podman", "import", "--quiet", *changes, str(tar), tag_of(name)], timeout_s=image.BUILD_LIMIT_S)
-    # Of an image that podman lost the folder stays: disks of machines that stand are overlays of its forms.
-    if folder(name).exists():
-        for file in sorted(known.iterdir(), key=lambda file: file.name == MANIFEST):
-            file.replace(folder(name) / file.name)
-    else:
-        known.rename(folder(name))
+    with in_use(name):
+        run(["podman", "import", "--quiet", *changes, str(tar), tag_of(name)], timeout_s=image.BUILD_LIMIT_S)
+        # Of one that podman lost the folder stays: disks of machines that stand are overlays of its forms.
+        if folder(name).exists():
+            for file in sorted(known.iterdir(), key=lambda file: file.name == MANIFEST):
+                file.replace(folder(name) / file.name)
+        else:
+            known.rename(folder(name))
     _prune()
 
 
@@ -129,7 +177,7 @@ def users(name: str) -> list[str]:
 def unpack(one: Baked, work: Path) -> Path:
     """The root of an image as the tar file that was built, somewhere below `work`, which must not be there.
 
-    Raises CausewayError where podman's copy has other bytes than the signed manifest names.
+    Raises DamagedError where podman's copy has other bytes than the signed manifest names.
     """
     run(
         ["podman", "save", "--quiet", "--format=docker-dir", f"--output={work}", one.tag],
@@ -137,7 +185,7 @@ def unpack(one: Baked, work: Path) -> Path:
     )
     tar = work / one.root
     if not (tar.is_file() and checksum(tar) == one.root):
-        raise CausewayError(
+        raise DamagedError(
             f"the root of image {one.name} is not the one that its manifest names",
             f"causeway image remove {one.name}, and build it again",
         )
@@ -154,36 +202,77 @@ def locked(progress: image.Progress) -> Iterator[None]:
             name = _name_of(gone)
             if folder(name).exists() or not users(name):  # built anew since, or nobody needs it
                 _remove_rest(gone)
+        for tag in run([*IMAGES, "--format={{.Repository}}:{{.Tag}}", f"--filter=label={own()}"]).split():
+            left = name_in(tag)  # a build was killed before its folder had its name
+            if left and not folder(left).exists() and not users(left):
+                run(["podman", "rmi", "--ignore", tag])
         yield
 
 
-def require_whole(one: Baked, progress: image.Progress) -> None:
-    """Read all of an image. CausewayError with what of it is not as it was signed."""
-    if not one.signed:
-        raise CausewayError(
+def require_whole(one: Baked) -> None:
+    """Read all of an image, as nodes start from it. DamagedError with what of it is not as it was signed."""
+    require_beside(one)
+    source_date = int(one.manifest["source_date"])
+    with _mounted(one.tag) as tree:
+        if root.packed_checksum(tree, source_date) == one.root:
+            return
+        with TemporaryDirectory(dir=image.SCRATCH) as work:
+            root.pack(tree, Path(work, "root.tar"), source_date)
+            now = "".join(f"{line}\n" for line in root.listing(Path(work, "root.tar")))
+    said = "what was signed", "what is there"
+    differing = root.differing((one.folder / FILES).read_text(), now, said) or ["the order of the files"]
+    named, more = differing[:NAMED], len(differing) - NAMED
+    raise DamagedError(
+        f"the root of image {one.name} is not as it was signed: "
+        + ", ".join(named)
+        + (f", and {more} more" if more > 0 else ""),
+        hint=f"causeway image remove {one.name}, and build it again",
+    )
+
+
+def require_beside(one: Baked) -> None:
+    """DamagedError where the manifest, or a file that it names beside the root, is not what was signed."""
+    if not (one.signed and signing.is_signed(one.folder / MANIFEST)):
+        raise DamagedError(
             f"image {one.name} is not signed by {signing.public_file()}", "build it again, which signs it"
         )
     for name, digest in one.manifest["beside"].items():
         if not (one.folder / name).is_file() or checksum(one.folder / name) != digest:
-            raise CausewayError(f"{one.folder / name} is not the file that was signed", "build it again")
-    with (
-        locked(progress),
-        TemporaryDirectory(dir=folders(), prefix=".whole-", suffix=PART) as work,
-    ):
-        unpack(one, Path(work, "root"))
+            raise DamagedError(f"{one.folder / name} is not the file that was signed", "build it again")
+
+
+@contextmanager
+def _mounted(tag: str) -> Iterator[Path]:
+    """The tree that containers start from. What podman packs of it would show neither files that were added
+    nor modes: it has the names and rights by heart.
+    """
+    tree = Path(run(["podman", "image", "mount", tag]).strip())
+    try:
+        yield tree
+    finally:
+        run(["podman", "image", "unmount", tag])
 
 
 def remove(name: str) -> None:
-    """Forget an image. BadInputError while a node is made from it."""
-    if using := users(name):
-        raise BadInputError(
-            f"nodes are made from image {name}: {', '.join(using)}", hint="take their stacks down first"
-        )
+    """Forget an image. BadInputError while a node is made from it, or somebody is making one."""
     path = folder(name)
     gone = path.with_name(f".{name}{GONE}")
-    if path.exists():  # first, so that what a killed run leaves is not taken for an image
-        path.rename(gone)
-    _remove_rest(gone)
+    try:
+        with _held(name, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            if using := users(name):
+                raise BadInputError(
+                    f"nodes are made from image {name}: {', '.join(using)}",
+                    hint="take their stacks down first",
+                )
+            if path.exists():  # first, so that what a killed run leaves is not taken for an image
+                shutil.rmtree(gone, ignore_errors=True)
+                path.rename(gone)
+            _remove_rest(gone)
+    except BlockingIOError:
+        raise BadInputError(
+            f"something is being made from image {name}",
+            hint="wait for the `up` or `image` command that runs",
+        ) from None
     _prune()
 
 
@@ -193,6 +282,11 @@ def _remove_rest(gone: Path) -> None:
     if not folder(name).exists():
         run(["podman", "rmi", "--ignore", tag_of(name)])
     shutil.rmtree(gone, ignore_errors=True)
+
+
+def own() -> str:
+    """The label of what belongs to this cache, of all that podman has: others have caches of their own."""
+    return f"{names.LABEL}cache={names.short_hash(str(image.images_dir().resolve()))}"
 
 
 def _name_of(gone: Path) -> str:
@@ -208,18 +302,25 @@ def _read(name: str, roots: dict[str, str]) -> Baked | None:
     try:
         path = folder(name) / MANIFEST
         baked = Baked(name, json.loads(path.read_text()), path.stat().st_mtime, signing.is_signed(path))
-        return baked if roots.get(baked.tag) == baked.root else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return baked if roots.get(baked.tag) == baked.root and baked.manifest.keys() >= NAMED_IN_IT else None
+    except (OSError, ValueError, KeyError, TypeError):  # whatever lies there, it is no image
         return None
 
 
 def _roots() -> dict[str, str]:
     """Tag → SHA-256 of the root of each baked image that podman has."""
-    ids = run(["podman", "images", "--quiet", "--no-trunc", f"--filter=reference={REPOSITORY}"]).split()
+    asked = [*IMAGES, "--quiet", "--no-trunc", f"--filter=reference={REPOSITORY}"]
+    ids = {*run(asked).split()}
     if not ids:
         return {}
+    try:
+        said = run(["podman", "image", "inspect", *sorted(ids)])
+    except EndedError:
+        if {*run(asked).split()} >= ids:
+            raise
+        return _roots()  # one was removed meanwhile
     found: dict[str, str] = {}
-    for one in json.loads(run(["podman", "image", "inspect", *sorted(set(ids))])):
+    for one in json.loads(said):
         layers = one["RootFS"]["Layers"]
         if len(layers) == 1:
             found |= dict.fromkeys(one["RepoTags"], layers[0].removeprefix("sha256:"))

@@ -1,5 +1,6 @@
 """The provider `local` as Pulumi sees it: a resource per machine, region network, pool and WAN link."""
 
+import threading
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
@@ -8,6 +9,10 @@ import pulumi
 
 from infra.providers.lifecycle import Lifecycle, Managed, Properties
 from infra.providers.local import baked, containers, host, image, network, nodes, signing, vm_image, vms, wan
+
+_READ: set[str] = set()
+"""Roots of baked images that this run has read: several pools may start from one."""
+_ONE_READS = threading.Lock()
 
 
 def say(line: str) -> None:
@@ -102,7 +107,8 @@ class NodePoolLifecycle(Lifecycle):
     def ensure(self, inputs: Properties, known: Properties) -> dict[str, Any]:
         """Create what is missing, adopt what is right, replace what differs, remove what is too much."""
         key = (inputs["stack"], inputs["region"], inputs["pool"])
-        states = nodes.reconcile(*key, _from_images(inputs), say)
+        with baked.in_use(*_baked_names(inputs)):
+            states = nodes.reconcile(*key, _from_images(inputs), say)
         return {
             "instances": {
                 state.name: {"id": state.instance_id, "host_key": state.host_key} for state in states
@@ -220,29 +226,56 @@ def _from_images(inputs: Properties) -> list[nodes.Node]:
     """The pool's nodes, each with its image: one that stands keeps what it was made from, whatever the node
     image is now; others start from the baked image of what is declared now, where it was built.
     """
-    desired, wanted = _nodes(inputs), inputs.get("baked", "")
-    key = (inputs["stack"], inputs["region"], inputs["pool"])
-    made_from = vms.images(*key) if _are_machines(inputs) else containers.images(*key)
+    desired, wanted, made_from = _nodes(inputs), inputs.get("baked", ""), _made_from(inputs)
     new: str = inputs["image"]
     if wanted:
         stored = baked.stored()
         found = next((one for one in stored if one.name == wanted and one.signed), None)
-        _tell(inputs, stored, found)
+        complaint = ""
         if found and {node.name for node in desired} - made_from.keys():
-            new = str(vm_image.ensure_image(say, found)) if _are_machines(inputs) else found.tag
+            try:
+                new = _checked(found, machines=_are_machines(inputs))
+            except baked.DamagedError as error:
+                complaint = f"{error.message} ({error.hint})"
+        _tell(inputs, stored, found, complaint)
     return [replace(node, image=made_from.get(node.name, new)) for node in desired]
+
+
+def _checked(found: baked.Baked, *, machines: bool) -> str:
+    """What new nodes start from of an image, all of it held against what was signed."""
+    if machines:
+        return str(vm_image.ensure_image(say, found))
+    with _ONE_READS:
+        if found.root not in _READ:
+            baked.require_whole(found)
+            _READ.add(found.root)
+    return found.tag
+
+
+def _made_from(inputs: Properties) -> dict[str, str]:
+    """Each node of the pool that stands → what it was made from."""
+    key = (inputs["stack"], inputs["region"], inputs["pool"])
+    return vms.images(*key) if _are_machines(inputs) else containers.images(*key)
+
+
+def _baked_names(inputs: Properties) -> list[str]:
+    """The baked images that nodes of the pool stand on, or may be made from now."""
+    standing = (baked.name_in(made_from) for made_from in _made_from(inputs).values())
+    return [name for name in (inputs.get("baked"), *standing) if name]
 
 
 def _are_machines(inputs: Properties) -> bool:
     return bool(inputs.get("node_kind") == "vm")
 
 
-def _tell(inputs: Properties, stored: list[baked.Baked], found: baked.Baked | None) -> None:
+def _tell(inputs: Properties, stored: list[baked.Baked], found: baked.Baked | None, complaint: str) -> None:
     """Say from which image new nodes start; nothing where no image was ever built for the pool."""
     pool = f"{inputs['region']}-{inputs['pool']}"
     older = [one.name for one in stored if one.pool == pool]
     build = f"causeway image build {pool} --stack {inputs['stack']}"
-    if found:
+    if complaint:
+        say(f"new nodes of {pool} start from the plain image: {complaint}")
+    elif found:
         say(f"new nodes of {pool} start from the baked image {found.name}, {found.age_days:.0f} days old")
     elif any(one.name == inputs["baked"] for one in stored):
         why = f"{inputs['baked']} is not signed by {signing.public_file()}"

@@ -84,7 +84,7 @@ def is_signed(file: Path) -> bool:
     try:
         with _ONE_ASKS:
             _require_signature(file.read_text(), signature.read_bytes(), public_file().read_text())
-    except CausewayError:
+    except (CausewayError, OSError, ValueError):  # gone, or no text
         return False
     return True
 

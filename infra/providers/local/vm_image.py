@@ -8,7 +8,10 @@ image is made of; that of a baked image stands beside what else is known of it.
 `python -m infra.providers.local.vm_image` prints the folder.
 """
 
+import errno
 import hashlib
+import json
+import os
 import shlex
 import shutil
 import sys
@@ -17,14 +20,18 @@ from typing import Literal
 from uuid import uuid4
 
 from infra.errors import CausewayError
+from infra.files import checksum
 from infra.process import run
-from infra.providers.local import image
-from infra.providers.local.baked import Baked, unpack
+from infra.providers.local import image, signing, vm_notes
+from infra.providers.local.baked import Baked, DamagedError, unpack
 
 RECIPE = image.RECIPE / "machine.sh"
 DISK_GIB = 16
 """Size of a node's disk; it takes what the node writes."""
 KERNEL, INITRD, ROOT, BUILD = "vmlinuz", "initrd", "root.ext4", "build"
+SUMS = "sums.json"
+"""What a form of a baked image was when it was made, signed: file → SHA-256."""
+BLOCK_BYTES = 1024**2
 FILE_SYSTEM = (
     # All of a new sparse file reads as zeros: the kernel need not clear inode tables behind the node's back.
     *("mkfs.ext4", "-q", "-F", "-L", "root", "-E", "lazy_itable_init=1,assume_storage_prezeroed=1"),
@@ -34,7 +41,8 @@ FILE_SYSTEM = (
 def image_dir(baked: Baked | None = None) -> Path:
     """The folder that the image has, plain or of a baked one, whether it exists or not."""
     root = baked.root if baked else image.image_hash()
-    digest = hashlib.sha256(f"{root} {DISK_GIB} {FILE_SYSTEM}\0".encode() + RECIPE.read_bytes())
+    known = SUMS if baked else ""
+    digest = hashlib.sha256(f"{root} {DISK_GIB} {FILE_SYSTEM}{known}\0".encode() + RECIPE.read_bytes())
     return (baked.folder if baked else image.images_dir()) / f"vm-{digest.hexdigest()[:12]}"
 
 
@@ -42,10 +50,17 @@ def ensure_image(progress: image.Progress, baked: Baked | None = None) -> Path:
     """Return the folder of the image, building it first where it is missing.
 
     Raises CausewayError when the disk is too full, a tool is missing or fails, or the baked image has not the
-    bytes that were signed.
+    bytes that were signed, nor its form, on which machines stand: else it is made again.
     """
     folder = image_dir(baked)
     with image.locked(folder.with_suffix(".lock"), progress):
+        if baked and folder.exists() and (damaged := _not_as_made(folder)):
+            if standing := vm_notes.made_from(folder):
+                raise DamagedError(
+                    f"{folder / damaged} is not what was signed",
+                    f"machines stand on it: take them down ({', '.join(standing)})",
+                )
+            shutil.rmtree(folder)
         if not folder.exists():
             image.require_space(folder.parent, image.SCRATCH)
             part = folder.with_suffix(".part")
@@ -56,8 +71,50 @@ def ensure_image(progress: image.Progress, baked: Baked | None = None) -> Path:
             progress(f"image of {kind}: installing the kernel (once; about 40 s)")
             _build(base, part)
             shutil.rmtree(part / "baked", ignore_errors=True)
+            if baked:
+                (part / SUMS).write_text(json.dumps(_sums(part)))
+                signing.sign(part / SUMS)
             part.rename(folder)
     return folder
+
+
+def _not_as_made(folder: Path) -> str:
+    """The first file of a form that is not what was signed; "" where all are."""
+    if not signing.is_signed(folder / SUMS):
+        return SUMS
+    noted, now = json.loads((folder / SUMS).read_text()), _sums(folder)
+    return next((name for name in now if noted.get(name) != now[name]), "")
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """File → SHA-256, "" where it is gone; of the disk, which is sparse, over what is not zeros and where."""
+    files = (folder / name for name in (KERNEL, INITRD, ROOT, BUILD))
+    how = {ROOT: _sparse_checksum}
+    return {file.name: how.get(file.name, checksum)(file) if file.is_file() else "" for file in files}
+
+
+def _sparse_checksum(file: Path) -> str:
+    digest, size = hashlib.sha256(), file.stat().st_size
+    digest.update(f"{size}".encode())
+    with file.open("rb") as opened:
+        at = 0
+        while (data := _next_data(opened.fileno(), at)) is not None:
+            at = data - data % BLOCK_BYTES
+            opened.seek(at)
+            if (block := opened.read(BLOCK_BYTES)).strip(b"\0"):
+                digest.update(f" {at} ".encode() + block)
+            at += BLOCK_BYTES
+    return digest.hexdigest()
+
+
+def _next_data(descriptor: int, at: int) -> int | None:
+    """Where the next bytes are that are no hole; None where none are."""
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        return None
 
 
 def _build(base: Path, folder: Path) -> None:

@@ -19,10 +19,19 @@ FORMAT = (
 
 def pack(root: Path, tar: Path, source_date: int) -> None:
     """Write the tree `root`, in order, no file younger than `source_date` (seconds since 1970)."""
-    left_out = [f"--exclude=./{path}" for path in MOUNTED]
-    command = ["tar", *FORMAT, f"--mtime=@{source_date}", *left_out, "-C", str(root), "-cf", str(tar), "."]
     hint = "is the disk full? df shows it"
-    run(command, timeout_s=BUILD_LIMIT_S, hint=hint)
+    run(_packed(root, source_date, str(tar)), timeout_s=BUILD_LIMIT_S, hint=hint)
+
+
+def packed_checksum(root: Path, source_date: int) -> str:
+    """SHA-256 of the tar file that `pack` would write, which needs no room on a disk."""
+    command = ["bash", "-c", 'set -o pipefail; "$@" | sha256sum', "pack", *_packed(root, source_date, "-")]
+    return run(command, timeout_s=BUILD_LIMIT_S).split()[0]
+
+
+def _packed(root: Path, source_date: int, tar: str) -> list[str]:
+    left_out = [f"--exclude=./{path}" for path in MOUNTED]
+    return ["tar", *FORMAT, f"--mtime=@{source_date}", *left_out, "-C", str(root), "-cf", tar, "."]
 
 
 def listing(tar: Path) -> Iterator[str]:
@@ -41,14 +50,14 @@ def listing(tar: Path) -> Iterator[str]:
             yield " ".join(facts)
 
 
-def differing(one: str, other: str) -> list[str]:
-    """The paths of which two listings say different things, with what is different."""
+def differing(one: str, other: str, said: tuple[str, str] = ("the first", "the second")) -> list[str]:
+    """The paths of which two listings say different things, with what is different. SAID: what each is."""
     first, second = _by_path(one), _by_path(other)
     what = ("type", "mode", "owner", "size", "content", "time", "capabilities")
     found = []
     for path in sorted(first.keys() | second.keys()):
         if path not in first or path not in second:
-            found.append(f"{path}: only in the {'second' if path not in first else 'first'}")
+            found.append(f"{path}: only in {said[path not in first]}")
         elif first[path] != second[path]:
             parts = zip(what, first[path], second[path], strict=True)
             found.append(f"{path}: {', '.join(name for name, a, b in parts if a != b)}")
