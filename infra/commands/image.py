@@ -112,6 +112,8 @@ def _build(arguments: argparse.Namespace) -> ExitCode:
     image = build.ensure(contract, arguments.pool, _say)
     packages, size_gib = len(image.manifest["packages"]), image.manifest["root"]["size_bytes"] / GIB
     print(f"image {image.name} of the pool {arguments.pool}: {packages} packages, {size_gib:.2f} GiB")
+    for row in image.manifest.get("skew", ()):
+        print(f"not as the node image's lists have it: {row['name']} {row['version']}, not {row['listed']}")
     print(f"root: sha256:{image.root}")
     print(f"manifest and bill of materials: {baked.folder(image.name)}")
     if not arguments.again:

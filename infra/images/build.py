@@ -18,6 +18,7 @@ from infra.converge.runner import literal, run_playbook
 from infra.errors import CausewayError
 from infra.files import checksum, value_hash
 from infra.ground.contract import Contract
+from infra.images import mirrors
 from infra.images.recipe import BUILDER, Recipe, recipe_of
 from infra.images.sbom import sbom
 from infra.inventory.groups import Inventory, inventory_data
@@ -91,6 +92,7 @@ def _only_build(progress: Progress) -> Iterator[None]:
 def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[Built]:
     """One build; its folder is gone in the end, whatever came of it."""
     signing.require_working_key()
+    asked = mirrors.asked(contract, recipe.pool)
     base = image.ensure_image(progress)
     work = baked.folders() / f".{recipe.name}{baked.PART}"
     image.require_space(baked.folders(), image.SCRATCH)
@@ -99,15 +101,18 @@ def _built(contract: Contract, recipe: Recipe, progress: Progress) -> Iterator[B
     try:
         with _builder(base, recipe) as container:
             source_date = int(_in(container, "stat", "-c", "%Y", LISTS))
-            units = _prepare(container, recipe)
+            units = _prepare(container, recipe, asked)
             progress(f"image {recipe.name}: {', '.join(recipe.roles)} for the pool {recipe.pool}")
-            _run_roles(contract, recipe, container, work, progress)
-            packages = json.loads(_in(container, "python3", f"{PROGRAMS}/packages.py", "list"))
+            _run_roles(contract, recipe, container, work, progress, [*asked.get("archives", {}).values()])
+            said = (_in(container, "python3", f"{PROGRAMS}/packages.py", what) for what in ("list", "skew"))
+            packages, skew = map(json.loads, said)
+            if asked:
+                _in(container, "python3", f"{PROGRAMS}/mirror.py", "back")
             _clean(container, recipe, units, source_date)
             tar = work / "root.tar"
             mounted = Path(run(["podman", "mount", container]).strip())
             root.pack(mounted, tar, source_date)
-        manifest = _manifest(recipe, base, tar, source_date, packages)
+        manifest = _manifest(recipe, base, tar, source_date, packages) | {"skew": skew}
         manifest["beside"] = _write_beside(known, manifest, tar)
         (known / baked.MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True) + "\n")
         yield Built(tar, known, manifest)
@@ -138,8 +143,8 @@ def _builder(base: str, recipe: Recipe) -> Iterator[str]:
         containers.discard(container)
 
 
-def _prepare(container: str, recipe: Recipe) -> list[str]:
-    """Pin the package lists, check what is kept of packages, and let no service start.
+def _prepare(container: str, recipe: Recipe, asked: dict[str, Any]) -> list[str]:
+    """Pin the package lists, check what is kept of packages, name the mirrors, and let no service start.
 
     Returns the units that are the roles' to enable: a node is reached by what the node image enables itself.
     """
@@ -149,11 +154,17 @@ def _prepare(container: str, recipe: Recipe) -> list[str]:
     _in(container, "touch", LISTS, "/var/lib/apt/periodic/update-success-stamp")
     _in(container, "sh", "-c", "printf 'APT::Keep-Downloaded-Packages \"1\";\\n' >/etc/apt/apt.conf.d/00keep")
     _in(container, "python3", f"{PROGRAMS}/packages.py", "check")
-    asked = "for unit; do systemctl is-enabled --quiet $unit || echo $unit; done"
-    return _in(container, "sh", "-c", asked, "sh", *recipe.inputs["units"]).split()
+    if asked:
+        use = ["podman", "exec", "--interactive", container, "python3", f"{PROGRAMS}/mirror.py", "use"]
+        run(use, stdin=json.dumps(asked))
+    look = "for unit; do systemctl is-enabled --quiet $unit || echo $unit; done"
+    return _in(container, "sh", "-c", look, "sh", *recipe.inputs["units"]).split()
 
 
-def _run_roles(contract: Contract, recipe: Recipe, container: str, work: Path, progress: Progress) -> None:
+def _run_roles(
+    contract: Contract, recipe: Recipe, container: str, work: Path, progress: Progress, asked: list[str]
+) -> None:
+    """ASKED: the mirrors of packages."""
     inventory = work / "inventory"
     inventory.mkdir()
     (inventory / "hosts.json").write_text(json.dumps(_inventory(contract, recipe, container)))
@@ -170,7 +181,8 @@ def _run_roles(contract: Contract, recipe: Recipe, container: str, work: Path, p
         on_progress=lambda now: progress(str(now)),
     )
     if result.failed:
-        raise CausewayError(result.report(), hint="mend it and build again: what was fetched is kept")
+        whom = f"; packages come from {' and '.join(asked)}" if asked else ""
+        raise CausewayError(result.report(), f"mend it and build again: what was fetched is kept{whom}")
 
 
 def _inventory(contract: Contract, recipe: Recipe, container: str) -> dict[str, Any]:

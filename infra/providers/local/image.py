@@ -26,6 +26,7 @@ RECIPE = Path(__file__).parent / "node_image"
 INDEX = "index.py"
 REPOSITORY = "localhost/causeway-node"
 SUITE = "trixie"
+ARCHIVE, SECURITY = "http://deb.debian.org/debian", "http://deb.debian.org/debian-security"
 # Image settings podman adds; the stop signal is the one that makes systemd shut down.
 CHANGES = ('CMD ["/sbin/init"]', "STOPSIGNAL SIGRTMIN+3", "LABEL causeway.image=node")
 # Measured: the unpacked root takes 0.4 GiB, the tar 0.4 GiB, podman's copy 0.4 GiB.
@@ -41,9 +42,9 @@ Progress = Callable[[str], None]
 def sources(suite: str) -> tuple[str, ...]:
     """Where a release of Debian has its packages."""
     return (
-        f"deb http://deb.debian.org/debian {suite} main",
-        f"deb http://deb.debian.org/debian {suite}-updates main",
-        f"deb http://deb.debian.org/debian-security {suite}-security main",
+        f"deb {ARCHIVE} {suite} main",
+        f"deb {ARCHIVE} {suite}-updates main",
+        f"deb {SECURITY} {suite}-security main",
     )
 
 
