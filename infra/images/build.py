@@ -24,7 +24,7 @@ from infra.images.sbom import sbom
 from infra.inventory.groups import Inventory, inventory_data
 from infra.inventory.roles import role_order
 from infra.inventory.steps import TAG
-from infra.process import run
+from infra.process import EndedError, run
 from infra.providers.local import baked, bridge, containers, image, names, root, signing
 from infra.providers.local.baked import Baked
 from infra.providers.local.image import Progress
@@ -209,8 +209,15 @@ def _inventory(contract: Contract, recipe: Recipe, container: str) -> dict[str, 
 def _clean(container: str, recipe: Recipe, units: list[str], source_date: int) -> None:
     """Leave what every node may have, and the image's name."""
     _in(container, "rm", "/etc/apt/apt.conf.d/00keep")
-    script = f"SOURCE_DATE_EPOCH={source_date} sh {PROGRAMS}/clean.sh {' '.join(units)}"
-    _in(container, "sh", "-ec", f"{script}; rm -r {PROGRAMS}; echo {recipe.name} >/usr/lib/causeway-image")
+    _in(container, "env", f"SOURCE_DATE_EPOCH={source_date}", "sh", f"{PROGRAMS}/clean.sh", *units)
+    try:
+        _in(container, "python3", f"{PROGRAMS}/leaks.py", "/")
+    except EndedError as error:
+        raise CausewayError(
+            f"the image of {recipe.pool} would hold what one machine alone may know: {error.said.strip()}",
+            f"a baked task or a package made it: {BUILDER}/clean.sh takes away what each node makes itself",
+        ) from None
+    _in(container, "sh", "-ec", f"rm -r {PROGRAMS}; echo {recipe.name} >/usr/lib/causeway-image")
 
 
 def _manifest(
