@@ -241,6 +241,8 @@ def _list(*, as_json: bool) -> None:
         )
         table.add_row(one.name, one.pool, *row, ", ".join(baked.users(one.name)) or "–")
     Console(width=None if sys.stdout.isatty() else 120).print(table)
+    for name, age_days in baked.no_use():
+        print(f"{name} is no whole image any more, {age_days:.1f} days old: `image remove` takes it away")
 
 
 def _say(line: str) -> None:

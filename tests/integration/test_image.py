@@ -167,6 +167,18 @@ def test_what_was_signed_is_held_against_all_of_it(checkout: Checkout, built: st
         file.write_text(whole)
 
 
+def test_what_was_added_to_podman_s_copy_is_named(checkout: Checkout, built: str) -> None:
+    """What podman packs of it would not show it."""
+    layer = "--format={{.GraphDriver.Data.UpperDir}}"
+    added = Path(said("podman", "image", "inspect", layer, baked.tag_of(built)).strip(), "etc", "added")
+    added.touch()
+    try:
+        assert '"./etc/added": only in what is there' in image(checkout, "verify", built, expect=1)
+    finally:
+        added.unlink()
+    assert f"image {built} is what was signed" in image(checkout, "verify", built)
+
+
 @pytest.mark.long
 def test_nodes_start_from_it_and_are_as_declared(checkout: Checkout, built: str, standing: str) -> None:
     assert f"new nodes of {POOL} start from the baked image {built}" in standing

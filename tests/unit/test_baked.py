@@ -211,12 +211,14 @@ def test_a_killed_build_is_cleared_by_its_own_cache_alone(
 
 
 @pytest.mark.usefixtures("asked")
-def test_what_is_no_image_is_in_nobody_s_way() -> None:
+def test_what_is_no_image_is_in_nobody_s_way(capsys: pytest.CaptureFixture[str]) -> None:
     (baked.folders() / NAME).write_text("a file of somebody's")
     (folder_of(OTHER) / baked.MANIFEST).mkdir()
     assert baked.stored() == []
     assert baked.find(NAME) is None
     assert [name for name, _ in baked.no_use()] == [OTHER]
+    command._list(as_json=False)
+    assert f"{OTHER} is no whole image any more" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("asked")

@@ -247,6 +247,7 @@ def _checked(found: baked.Baked, *, machines: bool) -> str:
         return str(vm_image.ensure_image(say, found))
     with _ONE_READS:
         if found.root not in _READ:
+            say(f"reading image {found.name}, which is held against what was signed")
             baked.require_whole(found)
             _READ.add(found.root)
     return found.tag
