@@ -293,13 +293,14 @@ class Undo(Steps):
             files={thing["key"] for thing in self.given["things"] if thing["kind"] in PATHS},
             purge=self.purge,
             going=self.index.going,
+            back=self.index.back,
             note=self.note_packages,
         )
 
-    def note_packages(self, names: list[str]) -> None:
-        """Keep which packages are about to go."""
+    def note_packages(self, names: list[str], back: dict[str, dict[str, Any]]) -> None:
+        """Keep which packages are about to go, and which come back then."""
         if not self.module.check_mode:
-            self.index.going = names
+            self.index.going, self.index.back = names, back
             self.index.save()
 
     # Paths
@@ -524,7 +525,7 @@ class Undo(Steps):
         """That all is given back: whichever of these roles runs here again is new, and looked at anew."""
         if not self.failed and not self.module.check_mode:
             alone = [(thing["kind"], thing["key"], thing["roles"]) for thing in self.given["things"]]
-            self.index.going = []
+            self.index.going, self.index.back = [], {}
             self.index.leave(self.known_roles(), self.given["handed"], alone, self.data)
             self.index.save()
 
@@ -534,6 +535,7 @@ class Undo(Steps):
         things = {f"{thing['kind']} {thing['key']}" for thing in self.given["things"]}
         for thing in things - data:
             self.index.handed.pop(thing, None)
+        self.index.going, self.index.back = [], {}  # also of what was left where it is
         self.index.forget(self.known_roles())
         self.index.save()
 

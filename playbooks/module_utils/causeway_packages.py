@@ -29,6 +29,8 @@ ONLY_DEPENDS = (
     *("-o", "APT::AutoRemove::SuggestsImportant=false"),
 )
 """That somebody may like a package is no reason for it to stay: nobody had it before."""
+NO_MORE = "--no-install-recommends"
+"""Nothing but what was there, and what that depends on."""
 
 EVEN_LIKED = (
     *("-o", "APT::AutoRemove::RecommendsImportant=true"),
@@ -42,8 +44,8 @@ class Packages:
     """Those of the record, with what was before them.
 
     `things`: entry and look; `wanted`: names that other roles govern; `folders`: directory of the roles → the
-    look before; `files`: their paths. `going`: what an earlier call was about to take away; `note` is told of
-    what this one is.
+    look before; `files`: their paths. `going`: what an earlier call was about to take away, `back`: what it
+    was about to bring back; `note` is told of what this one is.
     """
 
     def __init__(
@@ -56,11 +58,12 @@ class Packages:
         files: set[str],
         purge: bool,
         going: Iterable[str],
-        note: Callable[[list[str]], None],
+        back: dict[str, dict[str, Any]],
+        note: Callable[[list[str], dict[str, dict[str, Any]]], None],
     ) -> None:
         self.steps, self.things = steps, list(things)
         self.wanted, self.folders, self.files, self.purge = wanted, folders, files, purge
-        self.going, self.note = going, note
+        self.going, self.back, self.note = going, dict(back), note
 
     def uninstall(self) -> dict[str, Prior]:
         """Packages that only these roles brought, and what came with them for no one else.
@@ -75,35 +78,81 @@ class Packages:
             if was is None and name in now and name not in self.wanted:
                 brought.append((name, prior))
             elif was is not None and name in now:
-                self.hold(name, was, now[name])
+                self.as_it_was(name, was, now[name])
         before = set().union(*(prior.facts["packages"] for _name, prior in brought))
         free = self.free([name for name, _prior in brought], now, before)
         along = self.came_along(free, now, before) if free else []
         names = [*free, *along, *sorted(self.begun(now).difference(free, along))]
+        data = self.take_away(names, now, [(name, prior) for name, prior in brought if name in free])
+        self.bring_back()
+        tops = (folder for folder in data if not is_below(folder, data))
+        return {folder: data[folder] for folder in tops if owners(folder) <= {*names}}
+
+    def take_away(
+        self, names: list[str], now: dict[str, dict[str, Any]], brought: list[tuple[str, Prior]]
+    ) -> dict[str, Prior]:
+        """Packages, with what a purge takes of them put aside; their directories that have data."""
         if not names:
             return {}
-        data, others = self.data_of(names, [(name, prior) for name, prior in brought if name in free])
-        self.note(names)
+        data, others = self.data_of(names, brought)
+        self.back.update(self.driven_out(names, now, [prior for _name, prior in brought]))
+        self.note(names, self.back)
         for folder in others if self.purge else sorted([*data, *others]):
             self.put_away(folder)
         held = [name for name in names if now.get(name, {}).get("held")]
         if held:
             self.steps.run(f"no longer held: {', '.join(held)}", "apt-mark", "unhold", *held)
-        shown = ", ".join(names)
         kept = self.keep_settings(names)
-        self.steps.run(f"removed the packages {shown}", "apt-get", "purge", *APT, *ALLOWED, *names)
+        # Of one that was removed before, and not purged, the settings were there: they are somebody's.
+        shells = [name for name in names for _, prior in brought if name in prior.facts.get("removed", ())]
+        shells = list(dict.fromkeys(shells))
+        if shells:
+            said_so = f"removed {', '.join(shells)}, whose settings were there before"
+            self.steps.run(said_so, "apt-get", "remove", *APT, *ALLOWED, *shells)
+        if whole := [name for name in names if name not in shells]:
+            shown = ", ".join(whole)
+            self.steps.run(f"removed the packages {shown}", "apt-get", "purge", *APT, *ALLOWED, *whole)
         self.name_settings(kept)
         self.bring_back_data()
-        tops = (folder for folder in data if not is_below(folder, data))
-        return {folder: data[folder] for folder in tops if owners(folder) <= {*names}}
+        return data
+
+    def driven_out(
+        self, names: list[str], now: dict[str, dict[str, Any]], priors: list[Prior]
+    ) -> dict[str, dict[str, Any]]:
+        """Packages that were there and cannot be beside one that goes, as chrony and systemd-timesyncd.
+
+        Installing those has removed these; whatever else is missing somebody has taken away since.
+        """
+        was = {name: package for prior in priors for name, package in prior.facts["packages"].items()}
+        missing = sorted(was.keys() - now.keys())
+        return {
+            name: was[name]
+            for name in missing
+            if not {*names}.isdisjoint(taken_by([name], NO_MORE, verb="install"))
+        }
+
+    def bring_back(self) -> None:
+        """Install again what those have driven out, also where an earlier call was killed before it did."""
+        missing = sorted(self.back.keys() - packages().keys())
+        if missing:
+            if not self.steps.module.check_mode:
+                self.steps.command("apt-get", "update", "--quiet")  # where it fails, what is known may do
+            shown = ", ".join(missing)
+            self.steps.run(f"installed again: {shown}", "apt-get", "install", NO_MORE, *APT, *missing)
+        now = packages()
+        for name in missing:
+            if name in now:
+                self.as_it_was(name, self.back[name], now[name])
 
     def begun(self, now: dict[str, dict[str, Any]]) -> set[str]:
         """What a run that was killed while apt worked has left: as needless as what was so before."""
         going = {name for name in self.going if name in now and name not in self.wanted}
         return going and going & {*taken_by([], *ONLY_DEPENDS, verb="autoremove")}
 
-    def hold(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
-        """Whether a package that was there is held; another version stays."""
+    def as_it_was(self, name: str, was: dict[str, Any], now: dict[str, Any]) -> None:
+        """Whether one that was there is held, and goes with the last that needs it; its version stays."""
+        if was["auto"] and not now["auto"]:
+            self.steps.run(f"{name} is there for others again", "apt-mark", "auto", name)
         if was["held"] != now["held"]:
             word = "hold" if was["held"] else "unhold"
             self.steps.run(f"{word} {name}", "apt-mark", word, name)

@@ -110,6 +110,7 @@ def look() -> dict[str, Any]:
         "paths": paths,
         "cut_short": len(paths) >= MOST_PATHS,
         "packages": packages(),
+        "removed": removed(),
         "units": units(),
         "accounts": accounts("passwd"),
         "groups": accounts("group"),
@@ -159,18 +160,24 @@ def at(path: str) -> list[Any] | None:
 
 def packages() -> dict[str, dict[str, Any]]:
     """Name → version, whether it is held, whether it came for others."""
-    lines = said(
-        "dpkg-query",
-        "--show",
-        "--showformat=${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n",
-    )
     came = came_for_others()
-    found = {}
-    for line in lines.splitlines():
-        name, version, want, status = line.split("\t")
-        if status == "installed":
-            found[name] = {"version": version, "held": want == "hold", "auto": name in came}
-    return found
+    return {
+        name: {"version": version, "held": want == "hold", "auto": name in came}
+        for name, version, want, status in known_to_dpkg()
+        if status == "installed"
+    }
+
+
+def removed() -> list[str]:
+    """Packages that somebody removed, and of which dpkg keeps the settings."""
+    return [name for name, _version, _want, status in known_to_dpkg() if status == "config-files"]
+
+
+def known_to_dpkg() -> Iterator[list[str]]:
+    """Name, version, what is wanted of it and what it is, of all packages that dpkg knows."""
+    shown = "${Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\n"
+    for line in said("dpkg-query", "--show", f"--showformat={shown}").splitlines():
+        yield line.split("\t")
 
 
 def came_for_others() -> set[str]:
@@ -242,7 +249,8 @@ class Index:
     what a role had that has left, and another one still has → number. `folders`: role that is leaving →
     directories that systemd and accounts have made for it. `asked`: role → services that were asked for here
     before the role might set them up. `left`: roles that were given back and have not run here since, with
-    what they had alone, and when the node's record was written last. `going`: packages that leave with them.
+    what they had alone, and when the node's record was written last. `going`: packages that leave with them,
+    `back`: those that come back then, as they were.
     """
 
     def __init__(self) -> None:
@@ -252,12 +260,14 @@ class Index:
         self.asked: dict[str, list[str]] = {}
         self.left: dict[str, dict[str, Any]] = {}
         self.going: list[str] = []
+        self.back: dict[str, dict[str, Any]] = {}
         try:
             known = json.loads((KEPT / "roles.json").read_text())
             self.roles, self.handed = dict(known["roles"]), dict(known["handed"])
             self.folders = dict(known["folders"])
             self.asked = dict(known.get("asked", {}))  # older ones do not say
             self.left, self.going = dict(known.get("left", {})), list(known.get("going", []))
+            self.back = dict(known.get("back", {}))
         except (OSError, ValueError, KeyError):
             return
 

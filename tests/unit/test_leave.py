@@ -601,8 +601,8 @@ def packages_of(node: Node, going: list[str] | None = None) -> Any:
     """The module's own object, which brought nothing."""
     module = import_module("ansible.module_utils.causeway_packages")
     steps = node.shared.Steps(SimpleNamespace(check_mode=False))
-    given = {"wanted": set(), "folders": {}, "files": set(), "purge": False, "going": going or []}
-    return module.Packages(steps, [], note=lambda _: None, **given)
+    given = {"wanted": set(), "folders": {}, "files": set(), "purge": False, "going": going or [], "back": {}}
+    return module.Packages(steps, [], note=lambda *_: None, **given)
 
 
 def test_no_package_goes_that_somebody_needs(node: Node) -> None:

@@ -83,11 +83,10 @@ class Node:
             put_aside=lambda path: self.aside / path.lstrip("/"),
         )
         things = [({"kind": "package", "key": brought}, prior)]
-        given = {"wanted": set(), "files": self.governed, "purge": purge, "going": ()}
+        given = {"wanted": set(), "files": self.governed, "purge": purge, "going": (), "back": {}}
+        given |= {"note": lambda going, _back: self.noted.append(going)}
         own = {str(path): prior for path in folders}
-        return [
-            *self.modules.Packages(steps, things, folders=own, note=self.noted.append, **given).uninstall()
-        ]
+        return [*self.modules.Packages(steps, things, folders=own, **given).uninstall()]
 
 
 def fill(*folders: Path) -> None:
@@ -187,3 +186,99 @@ def test_what_somebody_wrote_and_the_purge_takes_is_kept(
         str(etc / name) for name in ("edited", "extra")
     ]
     assert (other / "series").exists(), "another package has its directory"
+
+
+class Daemons:
+    """A node on which packages that conflict drive each other out, as apt has them."""
+
+    def __init__(self, patch: Callable[..., None], there: dict[str, dict[str, Any]], *one_of: str) -> None:
+        self.modules = import_module("ansible.module_utils.causeway_packages")
+        self.there, self.one_of, self.done = there, {*one_of}, list[tuple[str, ...]]()
+        self.known: tuple[list[str], dict[str, Any]] = [], {}
+        self.dies_at = ""
+        patch(self.modules, "said", self.said)
+        patch(self.modules, "packages", lambda: self.there)
+
+    def said(self, *words: str) -> str:
+        """What apt would take away."""
+        gone = {words[-1]} if "purge" in words else set()
+        if "install" in words and words[-1] in self.one_of:
+            gone = self.one_of & self.there.keys()
+        return "".join(f"Remv {name} [1]\n" for name in gone)
+
+    def run(self, _said: str, *command: str) -> None:
+        if self.dies_at in command:
+            raise KeyboardInterrupt
+        self.done.append(tuple(word for word in command if not word.startswith("-") and "::" not in word))
+        names = self.done[-1][2:]
+        for name in names:
+            if "install" in command:
+                self.there[name] = {"version": "2", "held": False, "auto": False}
+            elif command[0] == "apt-get":
+                del self.there[name]
+
+    def leave(self, brought: list[str], **facts: Any) -> None:
+        prior = SimpleNamespace(number=1, facts=facts, path=lambda _path: None)
+        steps = SimpleNamespace(
+            module=SimpleNamespace(check_mode=False),
+            run=self.run,
+            command=lambda *_: (0, "", ""),
+            leave=lambda *_: None,
+            changes=[],
+            put_aside=Path,
+        )
+        things = [({"kind": "package", "key": name}, prior) for name in brought]
+        given = {"wanted": set(), "folders": {}, "files": set(), "purge": False}
+        given |= {"going": self.known[0], "back": self.known[1]}
+        note = lambda going, back: setattr(self, "known", (going, dict(back)))  # noqa: E731 - one line
+        self.modules.Packages(steps, things, note=note, **given).uninstall()
+
+
+ASKED_FOR = {"version": "1", "held": False, "auto": False}
+
+
+@pytest.mark.parametrize("killed_at", ["", "purge", "install"])
+def test_what_a_package_drove_out_comes_back_when_it_goes(
+    monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    """A machine that had systemd-timesyncd would have no clock set any more once chrony leaves."""
+    was = {"timesyncd": ASKED_FOR | {"auto": True, "held": True}, "gone-since": ASKED_FOR, "shell": ASKED_FOR}
+    node = Daemons(monkeypatch.setattr, {"chrony": ASKED_FOR, "shell": ASKED_FOR}, "chrony", "timesyncd")
+    node.dies_at = killed_at or "never"
+    if killed_at:
+        with pytest.raises(KeyboardInterrupt):
+            node.leave(["chrony"], packages=was)
+        node.dies_at = "never"
+    node.leave(["chrony"], packages=was)
+    assert node.there.keys() == {"timesyncd", "shell"}
+    assert node.done == [
+        ("apt-get", "purge", "chrony"),
+        ("apt-get", "install", "timesyncd"),
+        ("apt-mark", "auto", "timesyncd"),
+        ("apt-mark", "hold", "timesyncd"),
+    ]
+
+
+def test_a_package_that_came_for_others_does_so_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role that names it has apt take it for somebody's own, which nothing would take away any more."""
+    there = {"lib": ASKED_FOR, "own": ASKED_FOR}
+    node = Daemons(monkeypatch.setattr, there)
+    node.leave(["lib", "own"], packages={"lib": ASKED_FOR | {"auto": True}, "own": ASKED_FOR})
+    assert node.done == [("apt-mark", "auto", "lib")]
+
+
+def test_settings_of_a_package_that_was_removed_before_outlive_the_role(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node = Daemons(monkeypatch.setattr, {"had": ASKED_FOR, "new": ASKED_FOR})
+    node.leave(["had", "new"], packages={}, removed=["had"])
+    assert node.done == [("apt-get", "remove", "had"), ("apt-get", "purge", "new")]
+
+
+def test_a_look_knows_what_is_removed_and_not_purged(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = import_module("ansible.module_utils.causeway_prior")
+    lines = ["a\t1\thold\tinstalled", "b\t2\tdeinstall\tconfig-files", "c\t\tunknown\tnot-installed"]
+    monkeypatch.setattr(prior, "said", lambda *_: "\n".join(lines) + "\n")
+    monkeypatch.setattr(prior, "came_for_others", lambda: {"a"})
+    assert prior.packages() == {"a": {"version": "1", "held": True, "auto": True}}
+    assert prior.removed() == ["b"]
