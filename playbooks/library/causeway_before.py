@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.causeway_paths import kept_at
 from ansible.module_utils.causeway_prior import (
     KEPT,
-    KEPT_WHOLE,
     LARGEST_BYTES,
     MOST_BYTES,
     RECORD,
@@ -105,21 +105,22 @@ def refusal(taken: Mapping[str, Sequence[str]]) -> str:
 
 
 def keep_contents(facts: dict[str, Any], archive: Path) -> None:
-    """The files that roles may replace; the smallest first, should there be too much of them."""
+    """The files that roles may replace, place by place; the smallest first, should there be too much."""
     small = []
     for path, (kind, *_rest) in facts["paths"].items():
-        if kind == "file" and path.startswith(KEPT_WHOLE):
+        place = kept_at(path, facts["kept"]) if kind == "file" else None
+        if place is not None:
             try:
-                small.append((os.lstat(path).st_size, path))
+                small.append((place, os.lstat(path).st_size, path))
             except OSError:
                 continue
     left = MOST_BYTES
     part = archive.with_name(f".{archive.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as handle:
         with tarfile.open(fileobj=handle, mode="w:gz", compresslevel=3) as tar:
-            for size, path in sorted(small):
+            for _place, size, path in sorted(small):
                 if size > min(left, LARGEST_BYTES):
-                    break
+                    continue
                 try:
                     tar.add(path, recursive=False)
                 except OSError:

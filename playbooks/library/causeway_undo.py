@@ -15,12 +15,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.causeway_block import without_block, without_keys
 from ansible.module_utils.causeway_node import PART, Steps, keep_copy, move, replace, setting_path
 from ansible.module_utils.causeway_packages import NO_DATA, Packages
+from ansible.module_utils.causeway_paths import UNKNOWN, at
 from ansible.module_utils.causeway_prior import (
-    UNKNOWN,
     Index,
     Prior,
     accounts,
-    at,
     interfaces,
     mounts,
     said,
@@ -338,11 +337,15 @@ class Undo(Steps):
     def take_keys_out(self) -> None:
         """Keys that tasks of these roles let in; where others' are left, the file is theirs."""
         for thing, prior in self.known("authorized_keys"):
-            path, before = thing["key"], prior.content(thing["key"]) or b""
+            path, before = thing["key"], prior.content(thing["key"])
             # An account's other files nobody of ours wrote, nor what an account made a link to.
             if not os.path.isfile(path) or os.path.islink(path):
                 continue
-            text = Path(path).read_bytes()
+            if before is None and prior.path(path) is not None:
+                self.leave(path, "nobody knows which keys were in it before")
+                self.others.add(path)
+                continue
+            text, before = Path(path).read_bytes(), before or b""
             rest = without_keys(text, thing["own"], before)
             if not rest.strip() or rest == before:
                 continue

@@ -9,32 +9,24 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import stat
 import subprocess
 import tarfile
+import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ansible.module_utils.causeway_paths import look_at_paths, then
 
 KEPT = Path("/var/lib/causeway/before")
 RECORD = Path("/var/lib/causeway/manifest.json")
 """The node's copy of its record."""
 EXTENDED_STATES = Path("/var/lib/apt/extended_states")
 """Where apt keeps which packages came for others."""
-LOOKED_AT = {
-    **{"/": 2, "/usr": 3, "/var": 4, "/opt": 3, "/srv": 3, "/home": 3, "/root": 4},
-    **{"/etc": 12, "/usr/local": 6, "/usr/lib/systemd": 3, "/run/systemd": 3},
-}
-"""Where → how many levels below it: what lies deeper is not known of, unless its directory was not there."""
-VOLATILE = ("/proc", "/sys", "/dev", "/run/user", "/tmp", "/var/tmp")  # noqa: S108 - nothing is written there
-PASSED_OVER = (*VOLATILE, "/var/lib/causeway", "/var/cache/apt")
-KEPT_WHOLE = ("/etc/", "/usr/local/", "/root/.ssh/", "/var/spool/cron/", "/home/")
 LINKS = Path("/etc/systemd/system")
 """Where systemctl links what is enabled."""
 LARGEST_BYTES = 256 << 10
 MOST_BYTES = 64 << 20
-MOST_PATHS = 300_000
-UNKNOWN = "unknown"
 
 
 def said(*argv: str) -> str:
@@ -55,27 +47,20 @@ class Prior:
     @classmethod
     def load(cls, number: int) -> Prior:
         """A look that was kept. OSError or ValueError where it cannot be read."""
-        return cls(number, json.loads(gzip.decompress((KEPT / f"{number}.json.gz").read_bytes())))
+        try:
+            return cls(number, json.loads(gzip.decompress((KEPT / f"{number}.json.gz").read_bytes())))
+        except (EOFError, zlib.error) as error:  # cut off, or damaged
+            raise ValueError(str(error)) from None
 
     def path(self, path: str) -> list[Any] | str | None:
         """What was at a path: [type, mode, uid, gid, target]; None for nothing, or UNKNOWN."""
-        known = self.facts["paths"]
-        if path in known:
-            return list(known[path])
-        if self.facts["cut_short"]:
-            return UNKNOWN
-        # The first directory on the way that was not there: nothing was below it.
-        way = [str(parent) for parent in [*reversed(Path(path).parents), Path(path)]]
-        for above, step in zip(way, way[1:]):  # noqa: RUF007 - nodes may have Python 3.8, which has neither
-            if step not in known:
-                return None if is_listed(above) else UNKNOWN
-        return UNKNOWN
+        return then(self.facts, path)[1]
 
     def content(self, path: str) -> bytes | None:
         """What was in a file; None where that was not kept."""
         if self._contents is None:
             self._contents = dict(contents(KEPT / f"{self.number}.tar.gz"))
-        return self._contents.get(path.lstrip("/"))
+        return self._contents.get(then(self.facts, path)[0].lstrip("/"))
 
 
 def contents(archive: Path) -> Iterator[tuple[str, bytes]]:
@@ -85,34 +70,19 @@ def contents(archive: Path) -> Iterator[tuple[str, bytes]]:
             for member in tar:
                 if handle := tar.extractfile(member):
                     yield member.name, handle.read()
-    except (OSError, EOFError, tarfile.TarError):
+    except (OSError, EOFError, zlib.error, tarfile.TarError):
         return
-
-
-def is_listed(folder: str) -> bool:
-    """Whether a look lists what is in a directory."""
-    if any(folder == over or folder.startswith(f"{over}/") for over in PASSED_OVER):
-        return False
-    starts = [start for start in LOOKED_AT if folder == start or folder.startswith(start.rstrip("/") + "/")]
-    nearest = max(starts, key=len)
-    depth = len(Path(folder).relative_to(nearest).parts)
-    return depth < LOOKED_AT[nearest]
 
 
 def look() -> dict[str, Any]:
     """The facts of today."""
-    paths: dict[str, list[Any]] = {}
-    for path, status in listed("/"):
-        paths[path] = described(path, status)
-        if len(paths) >= MOST_PATHS:
-            break
+    known = accounts("passwd")
     return {
-        "paths": paths,
-        "cut_short": len(paths) >= MOST_PATHS,
+        **look_at_paths(fields[5] for fields in known.values() if len(fields) > 5),
         "packages": packages(),
         "removed": removed(),
         "units": units(),
-        "accounts": accounts("passwd"),
+        "accounts": known,
         "groups": accounts("group"),
         "sysctls": sysctls(),
         "interfaces": interfaces(),
@@ -120,42 +90,6 @@ def look() -> dict[str, Any]:
         "mounts": mounts(),
         "hostname": os.uname().nodename,
     }
-
-
-def listed(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """What lies in a directory and below, as deep as is looked."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        try:
-            status = entry.stat(follow_symlinks=False)
-        except OSError:
-            continue
-        yield entry.path, status
-        if stat.S_ISDIR(status.st_mode) and is_listed(entry.path):
-            yield from listed(entry.path)
-
-
-def described(path: str, status: os.stat_result) -> list[Any]:
-    """[type, mode, uid, gid, target] of what is at a path."""
-    kind, target = "other", ""
-    if stat.S_ISLNK(status.st_mode):
-        kind, target = "link", os.readlink(path)
-    elif stat.S_ISDIR(status.st_mode):
-        kind = "directory"
-    elif stat.S_ISREG(status.st_mode):
-        kind = "file"
-    return [kind, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, target]
-
-
-def at(path: str) -> list[Any] | None:
-    """What is at a path now; None for nothing."""
-    try:
-        return described(path, os.lstat(path))
-    except OSError:
-        return None
 
 
 def packages() -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ from infra.inventory.steps import Step, steps, texts_in, values
 from infra.providers.local import names
 from infra.providers.local.containers import discard
 from infra.providers.local.image import ensure_image
-from playbooks.module_utils import causeway_prior
+from tests.loaded import load
 from tests.patience import wait_for
 
 PROVES = ("local",)
@@ -161,6 +161,7 @@ def test_apt_need_not_work_its_lists_out_anew() -> None:
 def test_apt_keeps_which_packages_came_for_others_where_the_look_before_roles_reads_it(
     node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    causeway_prior = load(ROOT / "playbooks" / "module_utils" / "causeway_prior.py")
     kept = tmp_path / "extended_states"
     kept.write_text(within(node, f"cat {causeway_prior.EXTENDED_STATES}"))
     monkeypatch.setattr(causeway_prior, "EXTENDED_STATES", kept)

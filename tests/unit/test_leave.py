@@ -41,20 +41,22 @@ class Node:
 
     def __init__(self, modules: Modules, folder: Path) -> None:
         self.prior, self.shared, self.before, self.undo = modules
+        self.paths = import_module("ansible.module_utils.causeway_paths")
         self.folder, self.etc, self.data = folder, folder / "etc", folder / "data"
         self.manifest = folder / "manifest.json"
         self.etc.mkdir(parents=True)
         self.data.mkdir()
         self.kept = folder / "kept"
+        self.homes: list[str] = []
         self.places = [
             patch.multiple(
-                self.prior,
-                KEPT=self.kept,
-                RECORD=self.manifest,
-                LOOKED_AT={"/": 0, str(folder): 12},
+                self.paths,
+                LOOKED_AT={str(folder): 12},
+                KEPT_WHOLE=(str(folder),),
                 PASSED_OVER=(str(self.kept),),
             ),
-            patch.multiple(self.before, KEPT=self.kept, KEPT_WHOLE=(str(folder),), RECORD=self.manifest),
+            patch.multiple(self.prior, KEPT=self.kept, RECORD=self.manifest),
+            patch.multiple(self.before, KEPT=self.kept, RECORD=self.manifest),
             patch.multiple(self.shared, ASIDE=folder / "aside"),
             patch.multiple(self.undo, NO_DATA=(f"{self.etc}/",)),
         ]
@@ -72,12 +74,7 @@ class Node:
         """Run `causeway_before`, which sees files only."""
         params = {"roles": list(roles), "services": {}}
         module = SimpleNamespace(params=params, check_mode=False, exit_json=lambda **_: None)
-        above = ((str(path), path.stat()) for path in (self.folder, *self.folder.parents))
-        listed = [*above, *self.prior.listed(str(self.folder))]
-        facts = {
-            "paths": {path: self.prior.described(path, status) for path, status in listed},
-            "cut_short": False,
-        }
+        facts = self.paths.look_at_paths(self.homes)
         with patch.multiple(self.before, AnsibleModule=lambda **_: module, look=lambda: facts):
             self.before.main()
 
