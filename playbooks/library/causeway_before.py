@@ -18,6 +18,7 @@ from ansible.module_utils.causeway_prior import (
     LARGEST_BYTES,
     MOST_BYTES,
     RECORD,
+    RUNS,
     Index,
     keep_facts,
     look,
@@ -56,7 +57,6 @@ looked:
   type: list
   returned: always
 """
-RUNS = ("active", "activating", "reloading")
 
 
 def recorded() -> dict[str, set[str]]:

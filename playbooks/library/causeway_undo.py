@@ -17,6 +17,7 @@ from ansible.module_utils.causeway_node import PART, Steps, keep_copy, move, rep
 from ansible.module_utils.causeway_packages import NO_DATA, Packages
 from ansible.module_utils.causeway_paths import UNKNOWN, at
 from ansible.module_utils.causeway_prior import (
+    RUNS,
     Index,
     Prior,
     accounts,
@@ -115,6 +116,12 @@ unknown:
   returned: always
 """
 PATHS = ("file", "directory", "link", "absent")
+FSTAB, SYSCTLS = Path("/etc/fstab"), Path("/etc/sysctl.d")
+STATES = {
+    **{"enabled": ("enable",), "disabled": ("disable",), "masked": ("mask",)},
+    **{"enabled-runtime": ("enable", "--runtime"), "masked-runtime": ("mask", "--runtime")},
+}
+"""What systemd says of a unit that somebody decided about → how that is decided."""
 FOLDERS = {"StateDirectory": "/var/lib", "LogsDirectory": "/var/log", "CacheDirectory": "/var/cache"}
 
 
@@ -171,6 +178,7 @@ class Undo(Steps):
         """Everything."""
         folders = self.note_folders()
         self.stop()
+        self.network()  # while there are the programs that know how: they may go with their packages
         self.silence()
         self.set_aside()
         self.unmount()
@@ -193,7 +201,7 @@ class Undo(Steps):
             enabled, active = prior.facts["units"].get(unit, ["", "inactive"])
             if unit not in now:
                 continue
-            if now[unit][1] in ("active", "activating", "reloading", "failed") and active != "active":
+            if now[unit][1] in (*RUNS, "failed") and active not in RUNS:
                 self.run(f"stopped {unit}", "systemctl", "stop", unit)
             # A mask that stayed would keep from running whoever installs the package later.
             if now[unit][0].startswith("masked") and not enabled.startswith("masked"):
@@ -248,16 +256,22 @@ class Undo(Steps):
                 continue
             target = self.put_aside(path)
             what = f"{path}: somebody has changed it; as it is, it lies in {target}"
-            self.do(what, lambda path=path, target=target: keep_copy(path, target))
+            if not self.attempt(what, lambda path=path, target=target: keep_copy(path, target)):
+                self.others.add(path)  # what cannot be kept stays
 
     def is_changed(self, path: str, want: dict[str, Any]) -> bool:
-        """Whether a file is another one than the record has."""
-        if not os.path.isfile(path) or os.path.islink(path) or "digest" not in want:
+        """Whether a file is another one than the record has; a link in its place is."""
+        if not os.path.lexists(path) or os.path.isdir(path) or "digest" not in want:
             return False
+        if os.path.islink(path) or not os.path.isfile(path):
+            return os.path.islink(path)
         found = hashlib.sha256(self.given["salt"].encode())
-        with open(path, "rb") as handle:
-            for piece in iter(lambda: handle.read(1 << 20), b""):
-                found.update(piece)
+        try:
+            with open(path, "rb") as handle:
+                for piece in iter(lambda: handle.read(1 << 20), b""):
+                    found.update(piece)
+        except OSError:
+            return True  # a disk that fails: whether it can be kept is seen when it is
         return bool(found.hexdigest()[:32] != want["digest"])
 
     def is_as_before(self, path: str, prior: Prior) -> bool:
@@ -268,19 +282,32 @@ class Undo(Steps):
         if was is None or was[0] != "file":
             return True
         content = prior.content(path)
-        return content is not None and Path(path).read_bytes() == content
+        try:
+            return content is not None and Path(path).read_bytes() == content
+        except OSError:
+            return False
 
     def unmount(self) -> None:
         """What was not mounted, and its line in fstab."""
         for thing, prior in self.known("mount"):
-            if thing["key"] in mounts() and thing["key"] not in prior.facts["mounts"]:
-                self.run(f"unmounted {thing['key']}", "umount", thing["key"])
-            before = fstab(prior.content("/etc/fstab") or b"").get(thing["key"])
-            lines = Path("/etc/fstab").read_bytes().splitlines(keepends=True)
-            kept = [line for line in lines if thing["key"] not in fstab(line)]
-            if before is None and kept != lines:
-                what = f"/etc/fstab without {thing['key']}"
-                self.do(what, lambda kept=kept: replace(Path("/etc/fstab"), b"".join(kept)))
+            place = thing["key"]
+            if place in mounts() and place not in prior.facts["mounts"]:
+                self.run(f"unmounted {place}", "umount", place)
+            text = FSTAB.read_bytes() if FSTAB.is_file() else b""
+            if at(str(FSTAB)) and prior.content(str(FSTAB)) is None and prior.path(str(FSTAB)) is not None:
+                self.leave(f"{FSTAB}: its line for {place}", "nobody knows what it was before")
+                continue
+            before = fstab(prior.content(str(FSTAB)) or b"").get(place)
+            lines = text.splitlines(keepends=True)
+            kept = [line for line in lines if place not in fstab(line)]
+            if before is not None and fstab(text).get(place) != before:
+                number = next((n for n, line in enumerate(lines) if place in fstab(line)), len(kept))
+                kept.insert(number, before.encode(errors="surrogateescape") + b"\n")
+            elif before is not None:
+                continue
+            if kept != lines:
+                how = f"with the line for {place} as before" if before else f"without {place}"
+                self.attempt(f"{FSTAB} {how}", lambda kept=kept: replace(FSTAB, b"".join(kept)))
 
     def packages(self) -> Packages:
         """Those that the roles have."""
@@ -459,12 +486,14 @@ class Undo(Steps):
             if was is None or unit not in now:
                 continue
             enabled, active = was
-            if enabled != now[unit][0] and enabled in ("enabled", "disabled", "masked"):
+            if enabled != now[unit][0] and enabled in STATES:
                 if now[unit][0].startswith("masked"):
                     self.run(f"unmasked {unit}", "systemctl", "unmask", "--quiet", unit)
-                word = {"enabled": "enable", "disabled": "disable", "masked": "mask"}[enabled]
-                self.run(f"{word} {unit}", "systemctl", word, "--quiet", unit)
-            if active == "active":
+                if now[unit][0] == "enabled" and enabled.endswith("-runtime"):  # the longer one counts
+                    self.run(f"disabled {unit}", "systemctl", "disable", "--quiet", unit)
+                words = STATES[enabled]
+                self.run(f"{' '.join(words)} {unit}", "systemctl", *words, "--quiet", unit)
+            if active in RUNS and not enabled.startswith("masked"):
                 # Also one that runs: what it reads was given back.
                 self.run(f"restarted {unit}", "systemctl", "restart", unit)
 
@@ -475,6 +504,7 @@ class Undo(Steps):
             now = accounts("passwd").get(name)
             if was is None and now is not None:
                 self.run(f"removed the user {name}", "userdel", name)
+                self.group_again(name, prior)
             elif was is not None and now is not None:
                 self.as_it_was(name, was, now, prior)
         for thing, prior in self.known("group"):
@@ -485,24 +515,24 @@ class Undo(Steps):
                 else:
                     self.run(f"removed the group {name}", "groupdel", name)
 
+    def group_again(self, name: str, prior: Prior) -> None:
+        """A group that was there: userdel takes one of the user's name along that nobody else is in."""
+        was = prior.facts["groups"].get(name)
+        if was is not None and name not in accounts("group"):
+            self.run(f"the group {name} is there again", "groupadd", "--gid", was[2], name)
+
     def as_it_was(self, name: str, was: list[str], now: list[str], prior: Prior) -> None:
         """A user who was there: home, shell and groups."""
         home, shell = was[5:7]
-        if was[2:] != now[2:]:
+        if [home, shell] != now[5:7]:
             self.run(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
         before, today = groups_of(name, prior.facts["groups"]), groups_of(name, accounts("group"))
         if before != today:
             groups = ",".join(sorted(before & accounts("group").keys()))
             self.run(f"user {name} in the groups of before", "usermod", "--groups", groups, name)
 
-    def kernel(self) -> None:
-        """Settings, interfaces, tables of rules."""
-        for thing, prior in self.known("sysctl"):
-            key = thing["key"]
-            path = setting_path(key)
-            was, file = prior.facts["sysctls"].get(path), Path("/proc/sys", path)
-            if was is not None and file.exists() and file.read_text().strip() != was:
-                self.change(f"{key} is {was} again", lambda file=file, was=was: file.write_text(was))
+    def network(self) -> None:
+        """Interfaces, tables of rules."""
         for thing, prior in self.known("interface"):
             name = thing["key"]
             if name in interfaces() and name not in prior.facts["interfaces"]:
@@ -511,6 +541,19 @@ class Undo(Steps):
             table = thing["key"]
             if table in tables() and table not in prior.facts["tables"]:
                 self.run(f"removed the table {table}", "nft", "delete", "table", *table.split())
+
+    def kernel(self) -> None:
+        """Settings, and the host's name."""
+        for thing, prior in self.known("sysctl"):
+            key = thing["key"]
+            path = setting_path(key)
+            was, file = prior.facts["sysctls"].get(path), Path("/proc/sys", path)
+            said_now = [one for one in settings_of(key) if one[0] not in self.gone]
+            for source, value in said_now[-1:]:
+                if not all(self.is_as_before(one, prior) for one in (source, os.path.realpath(source))):
+                    was = value  # somebody wrote that since
+            if was is not None and file.exists() and file.read_text().split() != was.split():
+                self.change(f"{key} is {was} again", lambda file=file, was=was: file.write_text(was))
         for _thing, prior in self.known("hostname"):
             was = prior.facts["hostname"]
             for path in ("/etc/hostname", "/etc/machine-info"):
@@ -543,6 +586,15 @@ class Undo(Steps):
         self.index.save()
 
 
+def settings_of(key: str) -> Iterator[tuple[str, str]]:
+    """The files that say what a sysctl is, the one that counts last, with the value (sysctl.d(5))."""
+    for file in sorted(SYSCTLS.glob("*.conf")):
+        for line in file.read_text(errors="replace").splitlines() if file.is_file() else ():
+            name, equals, value = line.strip().lstrip("-").partition("=")
+            if equals and not name.startswith(("#", ";")) and setting_path(name.strip()) == setting_path(key):
+                yield str(file), value.strip()
+
+
 def groups_of(user: str, groups: dict[str, list[str]]) -> set[str]:
     """The groups that name a user as a member."""
     return {name for name, fields in groups.items() if user in fields[3].split(",")}
@@ -551,7 +603,7 @@ def groups_of(user: str, groups: dict[str, list[str]]) -> set[str]:
 def fstab(text: bytes) -> dict[str, str]:
     """Mount point → its line in fstab."""
     found = {}
-    for line in text.decode(errors="replace").splitlines():
+    for line in text.decode(errors="surrogateescape").splitlines():
         fields = line.split()
         if len(fields) > 2 and not fields[0].startswith("#"):
             found[fields[1].replace("\\040", " ")] = line

@@ -103,6 +103,9 @@ class Packages:
         if held:
             self.steps.run(f"no longer held: {', '.join(held)}", "apt-mark", "unhold", *held)
         kept = self.keep_settings(names)
+        if kept is None:
+            self.bring_back_data()
+            return {}
         # Of one that was removed before, and not purged, the settings were there: they are somebody's.
         shells = [name for name in names for _, prior in brought if name in prior.facts.get("removed", ())]
         shells = list(dict.fromkeys(shells))
@@ -210,17 +213,21 @@ class Packages:
         others = [folder for folder in filled if folder in shipped and folder not in data]
         return data, [folder for folder in others if owners(folder) <= {*names}]
 
-    def keep_settings(self, names: list[str]) -> dict[str, Path]:
+    def keep_settings(self, names: list[str]) -> dict[str, Path] | None:
         """Copy what somebody wrote below /etc and a purge may take: settings of packages, files beside them.
 
-        Returns each with its copy; none in check mode.
+        Returns each with its copy, none in check mode; None where one cannot be kept: then none may go.
         """
         if self.steps.module.check_mode:
             return {}
         written = [path for path in (*edited(names), *strangers(names)) if path not in self.files]
         kept = {path: self.steps.put_aside(path) for path in written}
         for path, copy in kept.items():
-            keep_copy(path, copy)
+            try:
+                keep_copy(path, copy)
+            except OSError as error:
+                self.steps.fail(f"{path}, which its package takes along", f"could not be kept: {error}")
+                return None
         return kept
 
     def name_settings(self, kept: dict[str, Path]) -> None:

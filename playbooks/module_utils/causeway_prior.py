@@ -23,6 +23,8 @@ RECORD = Path("/var/lib/causeway/manifest.json")
 """The node's copy of its record."""
 EXTENDED_STATES = Path("/var/lib/apt/extended_states")
 """Where apt keeps which packages came for others."""
+RUNS = ("active", "activating", "reloading")
+"""What systemd calls a unit that runs, or is about to."""
 LINKS = Path("/etc/systemd/system")
 """Where systemctl links what is enabled."""
 LARGEST_BYTES = 256 << 10

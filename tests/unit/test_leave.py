@@ -224,6 +224,42 @@ def test_what_somebody_has_changed_since_is_kept_aside(node: Node) -> None:
     assert any("somebody has changed it" in line for line in undo.changes)
 
 
+def test_a_link_that_somebody_has_put_there_is_kept_aside_as_well(node: Node) -> None:
+    file, mine = node.etc / "ours.conf", node.data / "mine.conf"
+    node.look("ours")
+    file.write_text("ours\n")
+    thing = sealed(file)
+    mine.write_text("mine\n")
+    file.unlink()
+    file.symlink_to(mine)
+    node.leave(thing)
+    assert not file.is_symlink()
+    assert mine.read_text() == "mine\n"
+    (aside,) = (path for path in (node.folder / "aside").rglob("ours.conf"))
+    assert aside.readlink() == mine
+
+
+def test_what_cannot_be_kept_aside_stays_and_is_named(node: Node) -> None:
+    """A full disk: what somebody wrote is nowhere else. All the rest goes on."""
+    changed, other = node.etc / "ours.conf", node.etc / "other.conf"
+    node.look("ours")
+    for file in (changed, other):
+        file.write_text("ours\n")
+    things = [sealed(changed), sealed(other)]
+    changed.write_text("the work of a night\n")
+
+    def full(_path: str, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with patch.object(node.undo, "keep_copy", full):
+        undo = node.leave(*things, killed=True)
+    assert changed.read_text() == "the work of a night\n"
+    assert not other.exists()
+    (failed,) = undo.failed
+    assert "No space left on device" in failed
+    assert "ours" in node.prior.Index().roles, "the next run tries again"
+
+
 def test_data_stays_and_is_named_unless_it_may_go(node: Node) -> None:
     folder = node.data / "db"
     node.look("ours")

@@ -32,6 +32,7 @@ class Node:
         """Files of settings, with what their package brought."""
         self.governed: set[str] = set()
         self.aside, self.said_of_settings = top.with_name("aside"), list[str]()
+        self.failed: list[str] = []
         self.noted: list[list[str]] = []
         """What each call was about to take away."""
         patch(self.modules, "keep_copy", self.keep_copy)
@@ -79,6 +80,7 @@ class Node:
             module=SimpleNamespace(check_mode=False),
             run=self.run,
             leave=lambda *_: None,
+            fail=lambda what, why: self.failed.append(f"{what}: {why}"),
             changes=self.said_of_settings,
             put_aside=lambda path: self.aside / path.lstrip("/"),
         )
@@ -186,6 +188,23 @@ def test_what_somebody_wrote_and_the_purge_takes_is_kept(
         str(etc / name) for name in ("edited", "extra")
     ]
     assert (other / "series").exists(), "another package has its directory"
+
+
+def test_no_package_takes_along_what_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    etc = tmp_path / "etc" / "exporter"
+    fill(etc)
+    node = Node(tmp_path / "etc", {"exporter": [etc], "shell": []}, monkeypatch.setattr)
+    monkeypatch.setattr(node.modules, "NO_DATA", (str(tmp_path),))
+    monkeypatch.setattr(node.modules, "SETTINGS", f"{tmp_path}/etc/")
+
+    def full(_path: str, _target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(node.modules, "keep_copy", full)
+    node.leave("exporter", {tmp_path}, set(), purge=False)
+    assert (etc / "series").exists()
+    (failed,) = node.failed
+    assert "could not be kept: [Errno 28]" in failed
 
 
 class Daemons:
