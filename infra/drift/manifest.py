@@ -7,8 +7,11 @@ every user may read are kept beside it, once each, so that a difference can be s
 import hashlib
 import json
 import os
+import re
 import secrets
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,11 @@ SCHEMA_VERSION = 1
 NODE_COPY = "/var/lib/causeway/manifest.json"
 PARTS = ".parts"
 """Ends the name under which a record keeps what a role made and makes no more, until that has left."""
+
+
+TEXT = re.compile(rb'"text": ?"([0-9a-f]{32})"')
+"""How a manifest names a kept text; one that cannot be understood keeps its own."""
+UNUSED_S = 24 * 3600
 
 
 class _Part(BaseModel):
@@ -171,9 +179,30 @@ def keep_text(stack: str, text: str) -> str:
     """Keep a text under its hash and return that name."""
     name = hashlib.sha256(text.encode()).hexdigest()[:32]
     path = drift_dir(stack) / "texts" / name
-    if not path.exists():
+    try:
+        os.utime(path)  # in use again, although no manifest says so yet
+    except FileNotFoundError:
         _write(path, text.encode())
     return name
+
+
+def sweep_texts(stack: str) -> None:
+    """Delete kept texts that no manifest names any more, and what killed writers left; once a day at most.
+
+    One that was kept within a day may be of a run that has not written its manifest yet.
+    """
+    folder, limit = drift_dir(stack) / "texts", time.time() - UNUSED_S
+    swept = folder / ".swept"
+    if not folder.is_dir() or (swept.exists() and swept.stat().st_mtime > limit):
+        return
+    used = {
+        name.decode() for path in drift_dir(stack).glob("*.json") for name in TEXT.findall(path.read_bytes())
+    }
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another run sweeps as well
+            if path.name not in used and path.stat().st_mtime < limit:
+                path.unlink()
+    swept.touch()
 
 
 def kept_text(stack: str, name: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.drift.inputs import Inputs
 from infra.drift.journal import keep_changes
-from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest
+from infra.drift.manifest import NODE_COPY, Manifest, RoleManifest, load_manifest, save_manifest, sweep_texts
 from infra.drift.merge import HostSeal, Record
 from infra.drift.task_inputs import TaskInputs
 from infra.drift.trip import TripError, Trips, execute, failure_of, login_by
@@ -84,6 +84,8 @@ async def seal_all(stack: str, hosts: Mapping[str, Mapping[str, Record]]) -> lis
     last = [host for host, records in recorded.items() if any(map(waits_for_others, records.values()))]
     for part in ([host for host in recorded if host not in last], last):
         await asyncio.gather(*(one(host, recorded[host]) for host in part))
+    with suppress(OSError):  # a manifest that cannot be read is its host's problem, and named above
+        sweep_texts(stack)
     return problems
 
 

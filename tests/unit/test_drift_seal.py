@@ -1,12 +1,22 @@
 """What of a run is sealed: the values found, checked against what the tasks reported, and nothing blessed."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.drift import manifest as manifests
-from infra.drift.manifest import Manifest, load_manifest, manifest_path, not_sealed, save_manifest
+from infra.drift.manifest import (
+    Manifest,
+    drift_dir,
+    keep_text,
+    load_manifest,
+    manifest_path,
+    not_sealed,
+    save_manifest,
+    sweep_texts,
+)
 from infra.drift.merge import HostSeal
 from infra.drift.seal import mark_unsealed
 from infra.drift.trip import TripError
@@ -538,3 +548,23 @@ def test_what_one_role_pins_stays_pinned_when_another_role_seals_it() -> None:
     manifest = load_manifest("s", "node")
     assert manifest is not None
     assert manifest.roles["more"].entries[0].how == {"pinned": True}
+
+
+def test_a_text_that_no_manifest_names_any_more_goes_after_a_day() -> None:
+    """Of every content that a file ever had one would stay, on a controller for years."""
+    folder = drift_dir("s") / "texts"
+    for text in ("first\n", "second\n", "third\n"):
+        seal({"base": record(claim("file", "/etc/x", changed=True))}, FOUND | {"_text": text})
+    sweep_texts("s")
+    assert {path.read_text() for path in folder.glob("[!.]*")} == {"first\n", "second\n", "third\n"}
+    (folder / ".half.7.part").touch()
+    for path in (*folder.iterdir(), folder / ".swept"):
+        os.utime(path, (1, 1))
+    keep_text("s", "second\n")  # by a run that has yet to write its manifest
+    sweep_texts("s")
+    assert {path.read_text() for path in folder.glob("[!.]*")} == {"second\n", "third\n"}
+    assert {path.name for path in folder.glob(".*")} == {".swept"}
+    for path in folder.glob("[!.]*"):
+        os.utime(path, (1, 1))
+    sweep_texts("s")
+    assert len([*folder.glob("[!.]*")]) == 2, "once a day: all manifests are read for it"
