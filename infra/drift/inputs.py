@@ -22,7 +22,7 @@ from infra.ground.contract import Contract
 from infra.ground.groups import group_name
 from infra.inventory.groups import group_hosts, inventory_data
 from infra.inventory.overrides import Overrides, overrides
-from infra.inventory.roles import role_hosts, role_order, roles_within
+from infra.inventory.roles import role_hosts, role_order, roles_within, shared_within
 from infra.inventory.steps import read_yaml
 from infra.stack import secret_file
 
@@ -46,7 +46,7 @@ LOGIN = "ansible_user"
 READ_FROM = ("tasks", "handlers", "templates", "defaults", "vars")
 """Folders of a role in which a variable is read by its name."""
 SOURCES = Cached("sources")
-READ_OF_ALL = ("roles", "playbooks/roles.yml", "ansible.cfg", "infra")
+READ_OF_ALL = ("roles", "playbooks", "ansible.cfg", "infra")
 """Where all lies that `sources_of` reads, and what it is itself."""
 LOADED_NS = time.time_ns()
 """Since then this process has the code that it has, whatever the files say by now."""
@@ -59,9 +59,10 @@ def role_inputs(
 ) -> dict[str, dict[str, str]]:
     """Host → role → hash over all that the role's work there depends on.
 
-    The files of the role and of the roles that it uses; its play; Ansible's settings; its variables by name,
-    the declaration's and the user's; which machine the host is; what the role reads of others; its secrets
-    (read from the stack's files without `fingerprint`). Variables given on a command line are not part of it.
+    The files of the role and of the roles that it uses; what their modules import beside them; its play;
+    Ansible's settings; its variables by name, the declaration's and the user's; which machine the host is;
+    what the role reads of others; its secrets (read from the stack's files without `fingerprint`). Variables
+    given on a command line are not part of it.
     Of a node's secret only whether the controller has it: where it was lost, roles that name it are stale.
     """
     return Inputs(contract, identities, fingerprint).all()
@@ -169,7 +170,8 @@ def sources_of(role: str) -> Sources:
         for plugin in (ROOT / "roles" / each).glob("lookup_plugins/*.py")
         if plugin.stem in COMPUTED
     }
-    beside = value_hash([role, _play(role), _settings(), computed])
+    shared = [tree_hash(file) for file in shared_within(role, ROOT)]
+    beside = value_hash([role, _play(role), _settings(), computed, *shared])
     digest = value_hash([tree_hash(*(f"roles/{each}" for each in used)), beside])
     variables = frozenset(name for each in used for name in options(each))
     return Sources(digest, beside, variables | ({LOGIN} if any(map(_reads_login, used)) else set()))

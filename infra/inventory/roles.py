@@ -16,6 +16,7 @@ INCLUDES = ("include_role", "import_role")
 DEPENDENCIES = "dependencies"
 OWN_MODULE_UTILS = re.compile(r"ansible\.module_utils(?:\.| import )(causeway_\w+)")
 ORDER = ROOT / "playbooks" / "roles.yml"
+UTILS_OF_ALL = "playbooks/module_utils"
 
 
 @cache
@@ -89,6 +90,23 @@ def roles_within(role: str, root: Path = ROOT) -> tuple[str, ...]:
             found[name] = None
             todo += (*_named_in(root / "roles" / name), *_with_its_modules(root, name))
     return tuple(found)
+
+
+def shared_within(role: str, root: Path = ROOT) -> tuple[str, ...]:
+    """The utilities beside all roles that modules of a role, or of one that it uses, import; what these do.
+
+    Not the modules there: they install and carry what a role names, the same by any version of them.
+    """
+    folders = (root / "roles" / name for name in roles_within(role, root))
+    todo = [file for folder in folders for file in sorted(folder.glob("*/*.py"))]
+    found: set[Path] = set()
+    while todo:
+        for name in OWN_MODULE_UTILS.findall(todo.pop().read_text()):
+            file = root / UTILS_OF_ALL / f"{name}.py"
+            if file.is_file() and file not in found:
+                found.add(file)
+                todo.append(file)
+    return tuple(sorted(str(file.relative_to(root)) for file in found))
 
 
 def _with_its_modules(root: Path, role: str) -> Iterator[str]:

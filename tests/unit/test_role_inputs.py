@@ -99,11 +99,34 @@ def test_a_comment_in_a_role_concerns_that_role_alone(role: str, contract: Contr
     assert changed(before, role_inputs(contract, {})) == on(before, role)
 
 
-@pytest.mark.parametrize("file", ["roles/base/README.md", "roles/base/molecule/default/verify.yml"])
+NO_ROLES = ("playbooks/library/causeway_undo.py", "playbooks/module_utils/causeway_prior.py")
+"""What only leaving works by."""
+
+
+@pytest.mark.parametrize(
+    "file", ["roles/base/README.md", "roles/base/molecule/default/verify.yml", *NO_ROLES]
+)
 def test_what_no_node_gets_concerns_none(file: str, contract: Contract, checkout: Path) -> None:
     before = role_inputs(contract, {})
     append(checkout / file, "more\n")
     assert role_inputs(contract, {}) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "roles"),
+    [
+        ("playbooks/module_utils/causeway_block.py", ["base"]),
+        ("playbooks/module_utils/causeway_node.py", ["base"]),
+        ("playbooks/module_utils/causeway_version.py", ["ceph", "cuda_base"]),
+    ],
+)
+def test_what_modules_share_concerns_the_roles_whose_modules_import_it(
+    file: str, roles: list[str], contract: Contract, checkout: Path
+) -> None:
+    """What a module writes on nodes is another thing once the module is: the words of a block, say."""
+    before = role_inputs(contract, {})
+    append(checkout / file, "# why\n")
+    assert changed(before, role_inputs(contract, {})) == on(before, *roles)
 
 
 def test_of_a_play_and_ansibles_settings_comments_do_not_count(contract: Contract, checkout: Path) -> None:
