@@ -293,6 +293,7 @@ class Undo(Steps):
             place = thing["key"]
             if place in mounts() and place not in prior.facts["mounts"]:
                 self.run(f"unmounted {place}", "umount", place)
+            self.size_again(place, prior)
             text = FSTAB.read_bytes() if FSTAB.is_file() else b""
             if at(str(FSTAB)) and prior.content(str(FSTAB)) is None and prior.path(str(FSTAB)) is not None:
                 self.leave(f"{FSTAB}: its line for {place}", "nobody knows what it was before")
@@ -309,6 +310,14 @@ class Undo(Steps):
                 how = f"with the line for {place} as before" if before else f"without {place}"
                 self.attempt(f"{FSTAB} {how}", lambda kept=kept: replace(FSTAB, b"".join(kept)))
 
+    def size_again(self, place: str, prior: Prior) -> None:
+        """A tmpfs that was there, such as /dev/shm."""
+        was, now = prior.facts["mounts"], mounts()
+        size = was.get(place) if isinstance(was, dict) else ""  # an older look does not say it
+        if size and now.get(place) not in (size, None, ""):
+            what = f"{place} has size {size} again"
+            self.run(what, "mount", "--options", f"remount,size={size}", place)
+
     def packages(self) -> Packages:
         """Those that the roles have."""
         return Packages(
@@ -316,7 +325,7 @@ class Undo(Steps):
             self.known("package"),
             wanted={key for kind, key in self.staying if kind == "package"},
             folders={thing["key"]: prior for thing, prior in self.known("directory")},
-            files={thing["key"] for thing in self.given["things"] if thing["kind"] in PATHS},
+            files={thing["key"] for thing in self.given["things"] if thing["kind"] in PATHS} - self.others,
             purge=self.purge,
             going=self.index.going,
             back=self.index.back,
@@ -506,7 +515,7 @@ class Undo(Steps):
                 self.run(f"removed the user {name}", "userdel", name)
                 self.group_again(name, prior)
             elif was is not None and now is not None:
-                self.as_it_was(name, was, now, prior)
+                self.as_it_was(thing, was, now, prior)
         for thing, prior in self.known("group"):
             name, there = thing["key"], accounts("group")
             if name not in prior.facts["groups"] and name in there:
@@ -521,14 +530,20 @@ class Undo(Steps):
         if was is not None and name not in accounts("group"):
             self.run(f"the group {name} is there again", "groupadd", "--gid", was[2], name)
 
-    def as_it_was(self, name: str, was: list[str], now: list[str], prior: Prior) -> None:
-        """A user who was there: home, shell and groups."""
-        home, shell = was[5:7]
+    def as_it_was(self, thing: dict[str, Any], was: list[str], now: list[str], prior: Prior) -> None:
+        """A user who was there: home, shell and groups, but for what somebody has changed since the role."""
+        name, sealed = thing["key"], thing.get("want") or {}
+        home, shell = (
+            old if sealed.get(what, new) == new else new
+            for what, old, new in zip(("home", "shell"), was[5:7], now[5:7])
+        )
         if [home, shell] != now[5:7]:
             self.run(f"user {name} as before", "usermod", "--home", home, "--shell", shell, name)
         before, today = groups_of(name, prior.facts["groups"]), groups_of(name, accounts("group"))
-        if before != today:
-            groups = ",".join(sorted(before & accounts("group").keys()))
+        ours = set(sealed.get("groups", today))
+        wanted = (before | (today - ours)) - (ours - today)
+        if wanted != today:
+            groups = ",".join(sorted(wanted & accounts("group").keys()))
             self.run(f"user {name} in the groups of before", "usermod", "--groups", groups, name)
 
     def network(self) -> None:

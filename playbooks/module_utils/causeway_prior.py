@@ -25,6 +25,8 @@ EXTENDED_STATES = Path("/var/lib/apt/extended_states")
 """Where apt keeps which packages came for others."""
 RUNS = ("active", "activating", "reloading")
 """What systemd calls a unit that runs, or is about to."""
+TMPFS_SIZE = "50%"
+"""Of one that says nothing else (tmpfs(5))."""
 LINKS = Path("/etc/systemd/system")
 """Where systemctl links what is enabled."""
 LARGEST_BYTES = 256 << 10
@@ -172,10 +174,16 @@ def tables() -> list[str]:
     return [line.partition(" ")[2].strip() for line in said("nft", "list", "tables").splitlines()]
 
 
-def mounts() -> list[str]:
-    """Where something is mounted."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    return [line.split()[4].replace("\\040", " ") for line in lines]
+def mounts() -> dict[str, str]:
+    """Where something is mounted → the size of a tmpfs, else nothing. Older looks have a list of places."""
+    found = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        fields = line.split()
+        kind, *_source, options = fields[fields.index("-") + 1 :]
+        sizes = [option[5:] for option in options.split(",") if option.startswith("size=")]
+        size = (*sizes, TMPFS_SIZE)[0] if kind == "tmpfs" else ""
+        found[fields[4].replace("\\040", " ")] = size
+    return found
 
 
 class Index:

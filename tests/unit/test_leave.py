@@ -258,6 +258,7 @@ def test_what_cannot_be_kept_aside_stays_and_is_named(node: Node) -> None:
     (failed,) = undo.failed
     assert "No space left on device" in failed
     assert "ours" in node.prior.Index().roles, "the next run tries again"
+    assert undo.packages().files == {str(other)}, "nor does its package take it along"
 
 
 def test_data_stays_and_is_named_unless_it_may_go(node: Node) -> None:

@@ -123,6 +123,77 @@ def test_what_somebody_else_changed_of_an_account_is_no_reason_to_change_it(
     assert undo.changes == []
 
 
+GROUPS = st.sets(st.sampled_from("abc"))
+
+
+@given(
+    before=GROUPS,
+    sealed=GROUPS,
+    today=GROUPS,
+    shells=st.lists(st.sampled_from("xyz"), min_size=3, max_size=3),
+)
+def test_of_an_account_that_was_there_what_the_role_changed_is_undone_and_nothing_else(
+    before: set[str], sealed: set[str], today: set[str], shells: list[str]
+) -> None:
+    """Somebody may have put it into another group since, or given it another shell."""
+    was, ours, now = (["ops", "x", "1", "1", "", "/", shell] for shell in shells)
+    state: dict[str, Any] = {"groups": set(today), "shell": now[6]}
+
+    def groups(names: set[str]) -> dict[str, list[str]]:
+        return {name: [name, "x", "1", "ops" * (name in names)] for name in "abc"}
+
+    def run(*argv: str) -> None:
+        if "--groups" in argv:
+            state["groups"] = {*argv[2].split(",")} - {""}
+        else:
+            state["shell"] = argv[argv.index("--shell") + 1]
+
+    want = {"groups": sorted(sealed), "shell": ours[6], "home": "/"}
+    facts = {"accounts": {"ops": was}, "groups": groups(before)}
+    undo = undoing(facts, run, {"kind": "user", "key": "ops", "want": want})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            UNDO, "accounts", lambda table: {"ops": now} if table == "passwd" else groups(state["groups"])
+        )
+        undo.accounts()
+    for name in "abc":
+        as_sealed = (name in sealed) == (name in today)
+        assert (name in state["groups"]) == ((name in before) if as_sealed else (name in today))
+    assert state["shell"] == (was[6] if now[6] == ours[6] else now[6])
+
+
+SHM = (
+    "25 1 0:22 / /run/shm rw,nosuid shared:3 - tmpfs tmpfs rw{}\n30 1 8:1 / /a\\040b rw - ext4 /dev/sda1 rw\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "size"),
+    [
+        (",inode64", ",size=1024k", "50%"),
+        (",size=64k", ",size=1024k", "64k"),
+        ("", "", ""),
+        (None, ",size=1k", ""),
+    ],
+)
+def test_a_tmpfs_has_the_size_that_it_had(
+    monkeypatch: pytest.MonkeyPatch, before: str | None, now: str, size: str
+) -> None:
+    """Also before the next boot: of /dev/shm a role says how large it is."""
+    text = ""
+    monkeypatch.setattr(Path, "read_text", lambda *_: text)
+    text = SHM.format(before)
+    was = PRIOR.mounts() if before is not None else ["/run/shm"]
+    text = SHM.format(now)
+    assert PRIOR.mounts()["/a b"] == ""
+    done: list[tuple[str, ...]] = []
+    undo = undoing({"mounts": was}, lambda *argv: done.append(argv))
+    undo.size_again("/run/shm", undo.prior())
+    undo.size_again("/a b", undo.prior())
+    undo.size_again("/gone", undo.prior())
+    assert done == ([("mount", "--options", f"remount,size={size}", "/run/shm")] if size else [])
+
+
 ROOT_LINE, LAST = "UUID=1 / ext4 errors=remount-ro 0 1\n", "tmpfs /run/x tmpfs size=1m 0 0\n"
 OURS, THEIRS = "10.0.0.1:/a /mnt/a nfs4 rw 0 0\n", "192.0.2.1:/old /mnt/a nfs ro 0 0\n"
 
