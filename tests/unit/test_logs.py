@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 from typing import Any
 
 import pytest
@@ -173,6 +174,27 @@ def test_lines_of_all_regions_stand_in_order(
     assert first.startswith("2026-01-02T00:00:01Z shanghai-gpu-0 a: one")
     assert "\x1b" not in first
     assert second == "2026-01-02T00:00:03Z tokyo-gpu-0 a: three"
+
+
+@given(st.lists(st.integers(0, 3 * 10**9), min_size=2, max_size=6))
+def test_a_time_is_compared_whatever_zeros_it_ends_with(times_ns: list[int]) -> None:
+    """As Go's RFC3339Nano writes it: without a fraction's zeros at the end."""
+    fractions = [f"{at / 10**9:.9f}".rstrip("0").rstrip(".") for at in sorted(times_ns)]
+    compared = [commands._when({"_time": f"2026-01-02T00:00:0{fraction}Z"}) for fraction in fractions]
+    assert compared == sorted(compared)
+
+
+@pytest.mark.parametrize("mark", ["\x85", "\u2028", "\u2029", "\x7f", "\\u000b", "\\u001e", "\\r"], ids=ascii)
+def test_no_character_of_a_line_hides_it(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str], mark: str
+) -> None:
+    """A store writes them as they are, or by their number; who logs one is seen all the same."""
+    said = '{"_time":"2026-01-02T00:00:01Z","node":"tokyo-gpu-0","unit":"a","_msg":"before' + mark + 'after"}'
+    asked["tokyo-control-1"] = f"{said}\n"
+    asked["shanghai-control-0"] = ""
+    assert run() == ExitCode.OK
+    (shown,) = capsys.readouterr().out.split("\n")[:-1]
+    assert re.search("before.+after$", shown)
 
 
 def test_a_region_that_cannot_be_asked_is_named_and_the_others_answer(

@@ -86,11 +86,16 @@ def run(arguments: argparse.Namespace) -> ExitCode:
     if arguments.node:
         words["extra_filters"] = json.dumps({"node": _known(arguments.node, contract.hosts, "a node")})
     found, problems = ask(contract, chosen(contract, arguments), words)
-    for line in sorted(found, key=lambda line: str(line.get("_time", ""))):
+    for line in sorted(found, key=_when):
         print(json.dumps(line) if arguments.json else shown(line))
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return ExitCode.FAILED if problems else ExitCode.OK
+
+
+def _when(fields: dict[str, str]) -> str:
+    """What orders lines by time: a store leaves out zeros at a fraction's end, and `Z` is after any digit."""
+    return fields.get("_time", "").removesuffix("Z")
 
 
 def chosen(contract: Contract, arguments: argparse.Namespace) -> dict[str, str]:
@@ -151,8 +156,11 @@ def _answer(contract: Contract, host: str, words: dict[str, str]) -> str:
 
 
 def _lines(answer: str) -> Iterator[dict[str, str]]:
-    """The objects of an answer; what is none is left out."""
-    for line in answer.splitlines():
+    """The objects of an answer; what is none is left out.
+
+    JSON writes a new line as \\n only, and U+0085, U+2028 and others that Python splits at as they are.
+    """
+    for line in answer.split("\n"):
         try:
             fields = json.loads(line)
         except ValueError:
