@@ -13,11 +13,12 @@ from rich.console import Console
 
 from infra.capabilities import host_variables, roles, variables
 from infra.capabilities.monitoring import commands, state
+from infra.capabilities.monitoring.page import page
 from infra.capabilities.monitoring.section import MonitoringSection
 from infra.capabilities.wan.section import WanSection
 from infra.declaration import ClusterSpec
 from infra.drift.inputs import role_inputs
-from infra.errors import BadInputError, CausewayError, ExitCode
+from infra.errors import HARMFUL, BadInputError, CausewayError, ExitCode
 from infra.ground.contract import Contract
 from infra.inventory.roles import role_hosts
 from infra.planning.contract import build_contract
@@ -243,10 +244,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_the_state_says_who_is_gone_what_fires_and_what_is_slow(seen: dict[str, Any]) -> None:
-    page = {**ALERT, "labels": {**ALERT["labels"], "severity": "page", "alertname": "PathDown"}}
+    paged = {**ALERT, "labels": {**ALERT["labels"], "severity": "page", "alertname": "PathDown"}}
     info = {**ALERT, "labels": {**ALERT["labels"], "severity": "info"}}
     seen["r0-control-0"] = answers(
-        alerts=[ALERT, info, page],
+        alerts=[ALERT, info, paged],
         drift=[sample(3, instance="r0-gpu-0"), sample(1, instance="somebody's")],
         link_up=[sample(0, link="r0-r1")],
     )
@@ -299,6 +300,40 @@ def drawn(contract: Contract, states: list[state.RegionState], width: int = 120)
     console.print(commands.screen(contract, states))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
+
+
+TEXT = st.sampled_from(["[/x]", "[red]", "[link=x]", "\\[", "<b>", "\x1b[2J", "\u202e", "NaN"]) | st.text(
+    max_size=9
+)
+"""What a node may call something: rich's markup, HTML, a terminal's commands."""
+NUMBER = st.sampled_from(["NaN", "+Inf", "-Inf", "1e400", "-1"]) | st.floats(-1e9, 1e9).map(str)
+LABELS = ("instance", "link", "target_region")
+
+
+@given(data=st.data())
+def test_nothing_that_a_node_says_keeps_the_others_from_being_seen(data: st.DataObject) -> None:
+    labels = st.fixed_dictionaries(dict.fromkeys(LABELS, TEXT))
+    samples = st.lists(st.builds(lambda value, named: sample(value, **named), NUMBER, labels), max_size=2)
+    alert = st.fixed_dictionaries(
+        {
+            "labels": st.fixed_dictionaries(
+                {**dict.fromkeys(("alertname", *LABELS), TEXT), "severity": st.just("page")}
+            ),
+            "annotations": st.fixed_dictionaries(dict.fromkeys(("summary", "command"), TEXT)),
+        }
+    )
+    said = {name: data.draw(samples, name) for name in state.QUERIES}
+    said |= {"alerts": data.draw(st.lists(alert, max_size=2), "alerts")}
+    contract = chain(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "_ask", lambda *_words: said)
+        states = state.cluster_state(contract)
+    assert [one.problem for one in states] == [None, None]
+    json.dumps(commands.as_json(contract, states), allow_nan=False)
+    text = drawn(contract, states, width=500) + page("c", "s", states)
+    assert not HARMFUL.search(text)
+    down = [name for one in states for name, up in one.links.items() if not up and name.strip()]
+    assert all(name in text for name in down if name.isprintable())
 
 
 def test_a_large_site_in_ruins_fits_on_one_screen(seen: dict[str, Any]) -> None:

@@ -203,7 +203,9 @@ def _ways(states: Sequence[RegionState]) -> Table:
             table.add_row(state.name, way.region, f"{rtt} ({way.declared_rtt_ms:g})", f"{loss} ({declared})")
     down = [f"{name} ({state.name})" for state in states for name, up in state.links.items() if not up]
     if down:
-        table.caption = f"links without an answer: {', '.join(down)}"
+        table.caption = Text(
+            f"links without an answer: {', '.join(down)}"
+        )  # by nodes' words, which are no markup
     return table
 
 

@@ -232,7 +232,8 @@ def _curve(result: Any) -> list[tuple[float, float]]:
 
 
 def _one(result: Any) -> float | None:
-    return next((float(one["value"][1]) for one in result), None)
+    """The one sample there is; None where there is none, or no number: JSON has none for those."""
+    return next((value for _, value in _by("", result)), None)
 
 
 def _alerts(found: Any) -> Iterator[Alert]:
