@@ -6,9 +6,7 @@ documentation: administration/provisioning (data sources, dashboards) and setup-
 
 import configparser
 import json
-import os
 import re
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from infra.capabilities.monitoring.grafana import dashboard_files
 from infra.capabilities.monitoring.section import ADMIN, GRAFANAS_KEY, source_uid
 from infra.inventory.roles import role_hosts
 from infra.stack import secret_file
+from tests.rendered import render
 from tests.unit.test_monitoring import contract_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,19 +47,6 @@ PROVIDER_KEYS = {
 }
 BY_FILE = re.compile(r"\$__file\{(/[^}\s]+)\}")
 """How Grafana is told to read a value from a file."""
-PLAY = """
-- hosts: all
-  gather_facts: false
-  connection: local
-  strategy: linear
-  vars_files: ["{{ role }}/defaults/main.yml", "{{ role }}/vars/main.yml", "{{ inventory_hostname }}.json"]
-  tasks:
-    - ansible.builtin.template:
-        src: "{{ role }}/templates/{{ item }}.j2"
-        dest: "{{ playbook_dir }}/{{ inventory_hostname }}-{{ item }}"
-        mode: "0600"
-      loop: "{{ templates }}"
-"""
 
 
 @dataclass(frozen=True)
@@ -84,20 +70,9 @@ class Rendered:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("grafana")
-    for name, contract in CONTRACTS.items():
-        own = host_variables(contract)[SERVER[name]] | {"grafana_address": "10.60.0.9"}
-        (made / f"{name}.json").write_text(json.dumps(own))
-    (made / "play.yml").write_text(PLAY)
-    told = {"role": str(ROLE), "templates": TEMPLATES}
-    done = subprocess.run(
-        ["ansible-playbook", "-i", ",".join([*CONTRACTS, ""]), "-e", json.dumps(told), made / "play.yml"],
-        env=os.environ
-        | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_INVENTORY_ENABLED": "host_list"},
-        cwd=ROOT,
-        text=True, check=False, timeout=300, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout
+    made, own = tmp_path_factory.mktemp("grafana"), {"grafana_address": "10.60.0.9"}
+    told = {name: host_variables(contract)[SERVER[name]] | own for name, contract in CONTRACTS.items()}
+    render(made, "grafana", told)
     return made
 
 
