@@ -59,7 +59,7 @@ print(json.dumps({"status": 200, "lines": found}))
 """
 LOG_AND_LOOK = f"""
 mark=%s secret=%s
-for line in {" ".join(["%s"] * 7)}; do logger -t causeway-verification -- "$line"; done
+for line in {" ".join(["%s"] * 9)}; do logger -t causeway-verification -- "$line"; done
 for _ in $(seq 50); do
   found=$(grep -rhaoF -e "$mark" -e "$secret" {DATA} | sort -u)
   [ -z "$found" ] || {{ echo "$found"; break; }}
@@ -99,6 +99,8 @@ def test_no_secret_lies_in_the_queue(host: Host) -> None:
         f"postgres://me:{secret}@db/x",
         f"X-Consul-Token: {secret}",
         f"-----BEGIN EC PRIVATE KEY----- {secret}",
+        f"kubeadm join 10.0.0.1:6443 --token {secret}",
+        f'{{"log": "{{\\"password\\": \\"a \\\\\\"{secret}\\"}}"}}',
         mark,
     )
     deadline = time.monotonic() + PATIENCE_S
