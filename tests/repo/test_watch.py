@@ -176,6 +176,40 @@ def test_a_region_judges_itself_only(watch: Path) -> None:
         assert foreign == [], f'{rule}: say {{cluster=""}}'
 
 
+TOLD_BY_ANOTHER = {
+    "causeway_deadman_last_seen_timestamp_seconds": "a target of its own: ExporterSilent",
+    "causeway_ceph_monitor_asked_timestamp_seconds": "CephQuorumLost counts those that there should be",
+    "causeway_gpu_read_timestamp_seconds": "the same program: AcceptanceSilent",
+    "causeway_registry_retained_timestamp_seconds": "the same program: RegistrySilent",
+}
+"""Series that may be missing without an alert that asks whether they are there, and who tells then."""
+
+
+def test_what_is_never_told_is_no_silence() -> None:
+    """How old a series is nobody can say of one that is not there: another part asks what should have it."""
+    asked = "\n".join(rule["expr"] for watch in WATCHES for rule in rules(watch, "alert"))
+    aged = set(re.findall(r"time\(\) - \(?(causeway_\w+_timestamp_seconds)", asked))
+    missed = set(re.findall(r"unless (?:on \([\w, ]+\) )?(causeway_\w+_timestamp_seconds)", asked))
+    assert aged - missed == set(TOLD_BY_ANOTHER)
+
+
+def test_rules_compare_with_what_somebody_declares() -> None:
+    """By series of the server's, or by a role's file: by another name a rule is silent for ever."""
+    asked = {
+        name
+        for watch in WATCHES
+        for kind in ("alert", "record")
+        for rule in rules(watch, kind)
+        for name in re.findall(r"causeway_declared_(\w+)", rule["expr"])
+    }
+    code = "".join(path.read_text() for path in ROOT.glob("infra/capabilities/*/*.py"))
+    files = "".join(path.read_text() for path in ROOT.glob("roles/*/templates/*.prom.j2"))
+    said = set(re.findall(r'\b(?:Declared|add)\("(\w+)"', code)) | set(
+        re.findall(r"causeway_declared_(\w+)", files)
+    )
+    assert asked == said
+
+
 LARGEST_S: int = MonitoringSpec.model_json_schema()["properties"]["interval_s"]["maximum"]
 WINDOW = re.compile(r"\[(\d+)([smhd])\]")
 """A window over what was scraped; a subquery looks as often as it says itself."""

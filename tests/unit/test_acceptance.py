@@ -422,5 +422,10 @@ def test_figures_of_a_pool_go_to_its_nodes() -> None:
 
 
 def test_alerts_compare_with_what_is_declared(contract: Contract) -> None:
-    found = {one.name: one.value for one in section(contract).declared(contract, "tokyo")}
-    assert found == {"acceptance_interval_seconds": 900, "acceptance_region_out_ratio": 0.25}
+    declared = list(section(contract).declared(contract, "tokyo"))
+    found = {one.name: (one.value, dict(one.labels)) for one in declared}
+    assert found == {
+        "acceptance_pool": (1, {"pool": "gpu"}),
+        "acceptance_interval_seconds": (900, {}),
+        "acceptance_region_out_ratio": (0.25, {}),
+    }

@@ -156,6 +156,7 @@ def test_every_declared_node_is_counted_by_its_pool() -> None:
     assert declared == {
         ("causeway_declared_nodes", "control"): 3,
         ("causeway_declared_nodes", "gpu"): 3,
+        ("causeway_declared_node_gpus", "gpu"): 8,
         ("causeway_declared_path_rtt_seconds", "r1"): 0.01,
         ("causeway_declared_path_loss_ratio", "r1"): pytest.approx(1 - 0.99**2),
     }

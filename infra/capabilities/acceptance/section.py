@@ -36,8 +36,11 @@ class AcceptanceSection(Section):
     pools: dict[str, AcceptedPool]
 
     def declared(self, contract: Contract, region: str) -> Iterator[Declared]:
-        """How often a node looks, and the share of a region's nodes that may be out."""
-        if any(contract.pools[key].region == region for key in self.pools):
+        """The pools that look, how often a node does, and the share of a region's nodes that may be out."""
+        names = [contract.pools[key].name for key in self.pools if contract.pools[key].region == region]
+        for name in names:
+            yield Declared("acceptance_pool", 1, {"pool": name})
+        if names:
             yield Declared("acceptance_interval_seconds", self.interval_min * 60)
             yield Declared("acceptance_region_out_ratio", self.breaker.region / 100)
 

@@ -1,10 +1,10 @@
 """What roles `container_runtime` and `registry` are told."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 from infra.ground.capability import SecretKind
-from infra.ground.contract import Part, Section
+from infra.ground.contract import Contract, Declared, Part, Section
 from infra.ground.secrets import GIVEN
 
 PULL, PUSH = 5000, 5001
@@ -76,6 +76,13 @@ class ContainersSection(Section):
         """What registries read."""
         given: dict[str, SecretKind] = {name: "given" for one in self.servers for name in one.given()}
         return {AUTHORITY: "authority", **given} if self.servers else {}
+
+    def declared(self, contract: Contract, region: str) -> Iterator[Declared]:
+        """The hosts that say how their registry is."""
+        del contract
+        for one in self.servers:
+            if one.region == region:
+                yield Declared("registry", 1, {"instance": one.host})
 
     def peers(self, server: Server) -> tuple[Server, ...]:
         """The registries of other regions that have images of their own."""

@@ -43,8 +43,6 @@ class EnergySection(Section):
             labels = {"pool": pool.name}
             if pool.region != region:
                 continue
-            if pool.gpus:
-                yield Declared("node_gpus", pool.gpus, labels)
             if (own := self.pools.get(key)) is not None:
                 yield from _pool(own, labels)
                 yield from _racks(

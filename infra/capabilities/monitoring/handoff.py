@@ -261,6 +261,8 @@ def _declared(name: str, contract: Contract, section: MonitoringSection) -> list
     for key, pool in contract.pools.items():
         if pool.region == name:
             add("nodes", count[key], pool=pool.name, node_role=pool.role)
+            if pool.gpus:
+                add("node_gpus", pool.gpus, pool=pool.name)
     for part in contract.sections.values():
         for one in part.declared(contract, name):
             add(one.name, one.value, **one.labels)
