@@ -42,6 +42,105 @@ def test_a_packages_program_that_changed_later_is_read_and_compared(
     assert not plan.obstacles.commands
 
 
+@pytest.mark.parametrize(
+    ("name", "used"),
+    [
+        ("usr/bin/ip", True),
+        ("usr/lib/openssh/sshd-session", True),  # runs each session of Debian 13's sshd
+        ("usr/lib/frr/bgpd", True),
+        ("usr/libexec/sudo/sudo_intercept.so", True),
+        ("usr/libexec/polkit-agent-helper-1", True),
+        ("lib/modules/6.12.0/kernel/fs/nfs/nfs.ko.xz", True),
+        ("usr/share/perl/5.40.1/perl5db.pl", True),
+        ("usr/share/debconf/confmodule", True),  # every package's script reads it, as root
+        ("usr/lib/udev/rules.d/50-udev-default.rules", True),
+        ("usr/lib/tmpfiles.d/tmp.conf", True),
+        ("usr/share/dbus-1/system.d/org.freedesktop.hostname1.conf", True),
+        ("usr/lib/x86_64-linux-gnu/security/pam_unix.so", True),
+        ("usr/share/man/man1/ls.1.gz", False),
+        ("usr/lib/locale/C.utf8/x.txt", False),
+        ("usr/share/doc/ssh/copyright", False),
+    ],
+)
+def test_what_counts_of_packages_is_what_is_run_loaded_or_read(name: str, used: bool) -> None:
+    assert programs.is_used(name.encode()) == used
+
+
+def test_another_packages_program_in_the_place_of_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to it: what is found there is as old as its own package."""
+    other, program = tmp_path / "usr/bin/true", tmp_path / "usr/bin/x"
+    other.parent.mkdir(parents=True)
+    other.write_text("another")
+    program.symlink_to("true")
+    name = f"usr/bin/../..{program}"
+    (tmp_path / "p.md5sums").write_text(f"{md5(b'packaged').hexdigest()}  {name}\n")  # noqa: S324
+    for place in (programs, unit):
+        monkeypatch.setattr(place, "DPKG_INFO", f"{tmp_path}/")
+    assert programs.edited_programs(look()) == [f"/{name} p.md5sums"]
+    other.write_text("packaged")
+    assert programs.edited_programs(look()) == [], "a link to what says the same"
+
+
+def test_what_packages_have_started_loaded_or_read_is_named_where_it_changed_or_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a list of its own: what was sealed by an older version says nothing of it."""
+    for name in ("bgpd", "nfs.ko", "same.ko", "x.so"):
+        (tmp_path / name).write_text("edited")
+    edited, same = (md5(text, usedforsecurity=False).hexdigest() for text in (b"packaged", b"edited"))
+    sums = {"bgpd": edited, "nfs.ko": edited, "same.ko": same, "x.so": edited, "gone.ko": edited}
+    lines = [f"{known}  {str(tmp_path)[1:]}/{name}\n" for name, known in sums.items()]
+    lines.append(f"{edited}  usr/share/perl/left-out.pl\n")
+    (tmp_path / "p.md5sums").write_text("".join(lines))
+    for place in (programs, unit):
+        monkeypatch.setattr(place, "DPKG_INFO", f"{tmp_path}/")
+    monkeypatch.setattr(programs, "HELPERS", (os.fsencode(str(tmp_path)[1:]),))
+    monkeypatch.setattr(programs, "UNPACKED_S", -60)
+    found = [f"{tmp_path}/{name} p.md5sums" for name in ("bgpd", "gone.ko", "nfs.ko")]
+    assert programs.altered_files(look()) == found
+    assert programs.edited_programs(look()) == [f"{tmp_path}/x.so p.md5sums"]
+    assert programs.missing_programs(look()) == []
+    monkeypatch.setattr(programs, "slow", lambda _node, name, _read: {"altered": found}.get(name))
+    assert programs.look_at_programs(look(), "all", {})["altered"] == found
+    for name in ("bgpd", "gone.ko"):
+        (tmp_path / name).write_text("packaged")
+    assert programs.look_at_programs(look(), "all", {})["altered"] == found[2:]
+    (undo,) = plan_for("programs", "all", {"altered": []}, {"altered": found[:1]}).obstacles.undone
+    assert (undo["argv"][0], undo["argv"][-1]) == ("apt-get", "p")
+
+
+def test_a_packages_link_that_leads_elsewhere_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a library to its version, or `python3` to its own; one that was made with its package is none."""
+    for name in ("libz.so.1.3", "evil.so"):
+        (tmp_path / name).touch()
+    link = tmp_path / "libz.so.1"
+    link.symlink_to("libz.so.1.3")
+    (tmp_path / "notes").symlink_to("evil.so")
+    listed = ["/.", tmp_path, tmp_path / "libz.so.1.3", link, tmp_path / "gone.so", tmp_path / "notes", ""]
+    (tmp_path / "p.list").write_text("\n".join(map(str, listed)))
+    monkeypatch.setattr(programs, "DPKG_INFO", f"{tmp_path}/")
+    assert programs.relinked_programs(look()) == []
+    link.unlink()
+    link.symlink_to("evil.so")
+    monkeypatch.setattr(programs, "UNPACKED_S", -60)
+    lines = programs.relinked_programs(look())
+    assert lines == [f"{link} ->evil.so p.list"]
+    monkeypatch.setattr(programs, "slow", lambda _node, name, _read: {"relinked": lines}.get(name))
+    assert programs.look_at_programs(look(), "all", {})["relinked"] == lines
+    (undo,) = plan_for("programs", "all", {"relinked": []}, {"relinked": lines}).obstacles.undone
+    assert (undo["argv"][0], undo["argv"][-1]) == ("apt-get", "p")
+    before = [f"{link} ->libz.so.1.3 p.list"]
+    plan = plan_for("programs", "all", {"relinked": before}, {"relinked": [*before, *lines]})
+    subprocess.run(plan.obstacles.undone[0]["argv"], check=True)
+    assert str(link.readlink()) == "libz.so.1.3"
+    assert programs.look_at_programs(look(), "all", {})["relinked"] == [], "no longer so"
+    monkeypatch.setattr(programs, "DIVERSIONS", str(tmp_path / "moved"))
+    (tmp_path / "moved").write_text(f"{link}\n{link}.distrib\nq\n")
+    assert programs.relinked_programs(look()) == []
+
+
 def test_what_lies_beside_packages_programs_and_nobody_brought_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
