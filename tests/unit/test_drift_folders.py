@@ -125,7 +125,11 @@ def test_what_is_mounted_over_what_root_runs_is_named_whoever_wrote_it(
     assert folders.look_at_folders(node, "all", {}) == node.want
     pam = "/usr/lib/x86_64-linux-gnu/security/pam_unix.so"
     mounts += [f"3 0 0:3 /pam_permit.so {pam} rw - ext4 c rw", "4 0 0:4 / /usr rw - overlay o rw"]
-    mounts += ["5 0 0:5 / /usr2 rw - ext4 c rw", "6 0 0:6 / /var/lib/docker/x rw - overlay o rw"]
+    mounts += [
+        "7 0 0:7 / /root/data rw - nfs d rw",
+        "5 0 0:5 / /usr2 rw - ext4 c rw",
+        "6 0 0:6 / /var/lib/docker/x rw - overlay o rw",
+    ]
     node = node_with()
     node.want = {"folders": [], "mounts": ["/usr/share/nfs autofs"]}
     found = {**node.want, "mounts": ["/usr overlay", f"{pam} ext4", "/usr/share/nfs autofs"]}

@@ -35,7 +35,7 @@ COMES_AND_GOES = (
 )
 """How mount points begin that come and go by themselves, but for what roles made there."""
 OF_ROOT = (
-    *("/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/root/"),
+    *("/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/root/."),
     *("/var/lib/dpkg/", "/var/lib/systemd/", "/var/spool/cron/"),
 )
 """Where lies what root runs and goes by, whoever wrote it."""
