@@ -106,6 +106,13 @@ def test_a_registry_keeps_what_other_regions_have_of_their_own_and_nothing_of_th
     assert "registry_push_username" not in told["east-control-0"]
 
 
+def test_alerts_know_which_hosts_say_how_a_registry_is() -> None:
+    found = contract(WEST, EAST)
+    for region in ("west", "east"):
+        (one,) = found.need(ContainersSection).declared(found, region)
+        assert (one.name, one.value, one.labels) == ("registry", 1, {"instance": f"{region}-control-0"})
+
+
 def test_secrets_are_read_where_they_are_needed() -> None:
     found = contract(WEST, EAST)
     section = found.need(ContainersSection)
