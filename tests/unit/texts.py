@@ -109,7 +109,7 @@ FABRIC: dict[str, Any] = {
                     "name": "gpu", "role": "gpu", "count": 2, "gpus": 2, "gpu_model": "h100-sxm",
                     "gpu_stack": {
                         "driver": "590.48.01", "cuda": "13.1", "kernel_modules": "open",
-                        "mig": {"profile": "1g.10gb", "count": 7}, "dcgm": "4.6",
+                        "mig": {"profile": "1g.10gb", "count": 7}, "dcgm": "4.6", "dcgm_exporter": "4.6.0",
                         "host": {
                             "governor": "performance", "iommu": "passthrough", "acs": "off",
                             "dpu_mode": "nic",
