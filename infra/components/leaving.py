@@ -1,6 +1,7 @@
 """Roles that leave nodes, nodes that are gone for good, and what the others are told of both."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,11 @@ def leaving_roles_of(
     allowed: dict[str, list[str]] = {}
     waiting: dict[str, list[str]] = {}
     for name, roles in declared.items():
-        manifest = record_of(stack, name)
+        manifest = None
+        with suppress(
+            CausewayError
+        ):  # of that host nobody knows what would leave; where it seals, it is said
+            manifest = record_of(stack, name)
         for role in leaving_roles(manifest, roles) if manifest else ():
             may = role not in leave or is_let_go(leave, role, name) or name in handed_over.get(role, ())
             (allowed if may else waiting).setdefault(name, []).append(role)

@@ -162,8 +162,10 @@ def save_manifest(stack: str, manifest: Manifest) -> None:
 
 
 def remember_identity(stack: str, host: str, identity: str) -> None:
-    """Note which machine was sealed, where the manifest does not say it."""
-    manifest = load_manifest(stack, host)
+    """Note which machine was sealed, where a manifest does not say it; a broken one is left alone."""
+    manifest = None
+    with suppress(CausewayError):
+        manifest = load_manifest(stack, host)
     if manifest is not None and not manifest.identity:
         manifest.identity = identity
         save_manifest(stack, manifest)
@@ -216,7 +218,11 @@ def kept_text(stack: str, name: str) -> str | None:
 def not_sealed(stack: str, hosts: Iterable[str]) -> Iterator[str]:
     """A line for every host of which a role was not sealed by its last converge."""
     for host in hosts:
-        manifest = load_manifest(stack, host)
+        try:
+            manifest = load_manifest(stack, host)
+        except CausewayError as error:
+            yield one_line(f"drift: {host}: nothing is sealed: {error}")
+            continue
         for role, part in manifest.roles.items() if manifest else ():
             if part.sealed_at is None and part.declared:
                 why = "; ".join(part.problems) or "it ran in part only"

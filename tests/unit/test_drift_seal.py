@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from infra.components.leaving import leaving_roles_of
 from infra.drift import manifest as manifests
 from infra.drift.manifest import (
     Manifest,
@@ -14,6 +15,7 @@ from infra.drift.manifest import (
     load_manifest,
     manifest_path,
     not_sealed,
+    remember_identity,
     save_manifest,
     sweep_texts,
 )
@@ -149,6 +151,19 @@ def test_a_whole_run_replaces_the_role_and_a_partial_one_completes_it() -> None:
     assert manifest.roles["base"].inputs == "i1", "in part it is still what the old role made"
     seal({"base": record(claim("file", "/b"))}, {**FOUND, "digest": "d2"}, inputs="i2")
     assert set(wants()) == {("file", "/b")}
+
+
+def test_a_record_that_cannot_be_read_is_its_hosts_failure_alone() -> None:
+    """A wave ended over it, and nobody's roles came."""
+    seal({"base": record(claim("file", "/a"), whole=False)}, FOUND)
+    manifest_path("s", "broken").write_text("{")
+    lines = list(not_sealed("s", ["broken", "node"]))
+    assert "broken: nothing is sealed: " in lines[0]
+    assert "node: base is not sealed" in lines[1]
+    remember_identity("s", "broken", "instance:1")
+    declared = {"broken": ["base"], "node": []}
+    assert leaving_roles_of("s", declared, {}) == ({}, {}), "base leaves with its node only"
+    assert manifest_path("s", "broken").read_text() == "{"
 
 
 def test_a_partial_run_alone_does_not_make_a_role_sealed() -> None:
