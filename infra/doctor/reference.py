@@ -31,7 +31,7 @@ Data = dict[str, Any]
 
 
 def everything() -> Iterator[ClusterSpec]:
-    """The default stack with what it lacks, the same without a discovery, and machines with BMCs."""
+    """The default stack with what it lacks, the same without a discovery, and machines with BMCs and GPUs."""
     spec = _data(ROOT / "Pulumi.local.yaml")
     for region in spec["regions"]:
         for pool in region["pools"]:
@@ -53,6 +53,9 @@ def everything() -> Iterator[ClusterSpec]:
     (near,) = had["regions"]
     for host in _hosts(near):
         host |= {"name": None, "ssh_port": 22}
+    stack = {"driver": "580.95.05", "cuda": "13.0", "dcgm": "4.2.3", "dcgm_exporter": "4.1.3"}
+    for pool in near["pools"]:
+        pool["gpu_stack"] = stack if pool["role"] == "gpu" else None
     far = {**deepcopy(near), "name": "far", "cidr": FAR}
     for number, host in enumerate(_hosts(far), 1):
         host["address"] = str(IPv4Network(FAR)[number])
