@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -20,7 +21,7 @@ from infra.errors import BadInputError, CausewayError, ExitCode
 from infra.ground import ssh
 from infra.ground.contract import Contract
 from infra.ground.endpoint import HostSet
-from infra.images import build, netboot
+from infra.images import build, disk, netboot
 from infra.planning.contract import build_contract
 from infra.planning.plan import make_plan
 from infra.providers.local import baked, signing, vm_image
@@ -29,6 +30,7 @@ from infra.pulumi_cli import only_one
 from infra.stack import check_stack
 
 GIB = 1024**3
+CONSOLE = "ttyS0,115200n8"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     exported = commands.add_parser("export", help="write what a machine boots a pool's image from by network")
     _add_pool(exported)
-    exported.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder")
+    _add_folder(exported)
     exported.add_argument("--url", required=True, help="where machines will find it: http://HOST/PATH")
-    exported.add_argument(
-        "--key", type=Path, metavar="FILE", help="public key that gets in as root (default: the stack's)"
+    disked = commands.add_parser("disk", help="write a disk that boots a pool's image by UEFI")
+    _add_pool(disked)
+    _add_folder(disked)
+    disked.add_argument(
+        "--format", choices=disk.FORMATS, default=disk.FORMATS[0], help="of the disk's file (default: raw)"
+    )
+    disked.add_argument(
+        "--console", default=CONSOLE, metavar="TTY", help=f"serial console (default: {CONSOLE})"
     )
     verified = commands.add_parser("verify", help="hold all of an image against what was signed")
     verified.add_argument("image", metavar="IMAGE")
@@ -66,6 +74,13 @@ def _add_pool(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pool", metavar="POOL", help="REGION-POOL, as in tokyo-gpu")
     parser.add_argument(
         "--stack", type=check_stack, default=DEFAULT_STACK, metavar="NAME", help="default: local"
+    )
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder")
+    parser.add_argument(
+        "--key", type=Path, metavar="FILE", help="public key that gets in as root (default: the stack's)"
     )
 
 
@@ -87,24 +102,7 @@ def _days(text: str) -> float:
 
 def run(arguments: argparse.Namespace) -> ExitCode:
     """Do what was asked for."""
-    if arguments.what == "build":
-        return _build(arguments)
-    if arguments.what == "rollout":
-        return _roll_out(arguments)
-    if arguments.what == "export":
-        _export(arguments)
-    elif arguments.what == "verify":
-        _verify(arguments.image)
-    elif arguments.what == "list":
-        _list(as_json=arguments.json)
-    elif arguments.what == "remove":
-        for name in arguments.image:
-            _require(name)
-            baked.remove(name)
-            print(f"image {name} is removed")
-    else:
-        _prune(arguments.days)
-    return ExitCode.OK
+    return COMMANDS[arguments.what](arguments) or ExitCode.OK
 
 
 def _build(arguments: argparse.Namespace) -> ExitCode:
@@ -168,7 +166,24 @@ def _make_anew(
 
 
 def _export(arguments: argparse.Namespace) -> None:
-    pool, stack, folder = arguments.pool, arguments.stack, arguments.folder.absolute()
+    pool, folder = arguments.pool, arguments.folder.absolute()
+    image, key = _asked(arguments)
+    netboot.export(image, folder, arguments.url, key, _say)
+    print(f"image {image.name} of the pool {pool}, for machines that boot by network: {folder}")
+    print(f"have a web server hand it out there, and iPXE run {arguments.url.rstrip('/')}/{netboot.IPXE}")
+
+
+def _disk(arguments: argparse.Namespace) -> None:
+    pool, folder = arguments.pool, arguments.folder.absolute()
+    image, key = _asked(arguments)
+    disk.export(image, folder, key, arguments.console, arguments.format, _say)
+    print(f"image {image.name} of the pool {pool}, for machines that boot a disk by UEFI: {folder}")
+    print("its root grows to the disk that it is written to, at the machine's first boot")
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[baked.Baked, str]:
+    """The image that a form is asked of, and the public key that is to get in."""
+    stack = arguments.stack
     key = arguments.key or SshKeyLifecycle.path(stack).with_suffix(".pub")
     text = key.read_text(errors="replace") if key.is_file() else ""
     if len(text.splitlines()) != 1 or not ssh.PUBLIC_KEY.match(text):
@@ -176,14 +191,11 @@ def _export(arguments: argparse.Namespace) -> None:
             f"{key} holds no public key, one line as in `ssh-ed25519 AAAA…`",
             hint=f"causeway doctor {stack} makes the stack's own; --key names another one",
         )
-    image = replacing.image_of(_contract(_spec(stack), stack), pool)
-    with baked.in_use(image.name):
-        netboot.export(image, folder, arguments.url, text, _say)
-    print(f"image {image.name} of the pool {pool}, for machines that boot by network: {folder}")
-    print(f"have a web server hand it out there, and iPXE run {arguments.url.rstrip('/')}/{netboot.IPXE}")
+    return replacing.image_of(_contract(_spec(stack), stack), arguments.pool), text
 
 
-def _verify(name: str) -> None:
+def _verify(arguments: argparse.Namespace) -> None:
+    name = arguments.image
     _require(name)
     stored = next((one for one in baked.stored() if one.name == name), None)
     if stored is None:
@@ -191,18 +203,6 @@ def _verify(name: str) -> None:
     with baked.in_use(name):
         baked.require_whole(stored)
     print(f"image {name} is what was signed by the key of {signing.public_file()}")
-
-
-def _prune(days: float) -> None:
-    """One that is in the way of none of the others: who is using it says so."""
-    for name, age_days in [(one.name, one.age_days) for one in baked.stored()] + baked.no_use():
-        if age_days > days and not baked.users(name):
-            try:
-                baked.remove(name)
-            except BadInputError as error:
-                print(f"image {name} stays: {error.message}")
-            else:
-                print(f"image {name} is removed: {age_days:.0f} days old, and no node uses it")
 
 
 def _require(name: str) -> None:
@@ -222,9 +222,9 @@ def _contract(spec: ClusterSpec, stack: str) -> Contract:
     return build_contract(spec, make_plan(spec), stack)
 
 
-def _list(*, as_json: bool) -> None:
+def _list(arguments: argparse.Namespace) -> None:
     images = baked.stored()
-    if as_json:
+    if arguments.json:
         rows = [
             {"image": one.name, "pool": one.pool, "root": one.root, "age_days": one.age_days}
             | {"signed": one.signed, "users": baked.users(one.name)}
@@ -245,5 +245,36 @@ def _list(*, as_json: bool) -> None:
         print(f"{name} is no whole image any more, {age_days:.1f} days old: `image remove` takes it away")
 
 
+def _remove(arguments: argparse.Namespace) -> None:
+    for name in arguments.image:
+        _require(name)
+        baked.remove(name)
+        print(f"image {name} is removed")
+
+
+def _prune(arguments: argparse.Namespace) -> None:
+    """One that is in the way of none of the others: who is using it says so."""
+    for name, age_days in [(one.name, one.age_days) for one in baked.stored()] + baked.no_use():
+        if age_days > arguments.days and not baked.users(name):
+            try:
+                baked.remove(name)
+            except BadInputError as error:
+                print(f"image {name} stays: {error.message}")
+            else:
+                print(f"image {name} is removed: {age_days:.0f} days old, and no node uses it")
+
+
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], ExitCode | None]] = {
+    "build": _build,
+    "rollout": _roll_out,
+    "export": _export,
+    "disk": _disk,
+    "verify": _verify,
+    "list": _list,
+    "remove": _remove,
+    "prune": _prune,
+}

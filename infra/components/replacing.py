@@ -36,7 +36,7 @@ def of_others(contract: Contract, pool: str, wanted: Baked) -> list[str]:
     if not contract.regions[contract.pools[pool].region].makes_nodes:
         raise BadInputError(
             f"the machines of {pool} are not made here",
-            hint=f"causeway image export {pool} writes what they can boot from by network",
+            hint=f"causeway image export {pool} writes what they boot from by network, image disk a disk",
         )
     key = (contract.stack, contract.pools[pool].region, contract.pools[pool].name)
     made_from = containers.images(*key) | vms.images(*key)

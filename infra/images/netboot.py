@@ -4,18 +4,17 @@ Such a machine has its root in memory: it begins anew at each boot. The initrd i
 """
 
 import re
-import shutil
 from base64 import b64encode
 from pathlib import Path
 
 from infra.errors import BadInputError
-from infra.files import checksum
+from infra.images import forms
 from infra.process import run
-from infra.providers.local import image, signing, vm_image
-from infra.providers.local.baked import MANIFEST, SBOM, Baked, require_beside, unpack
+from infra.providers.local import image, vm_image
+from infra.providers.local.baked import Baked
 from infra.providers.local.image import Progress
 
-SQUASHFS, IPXE, SUMS = "root.squashfs", "boot.ipxe", "SHA256SUMS"
+SQUASHFS, IPXE = "root.squashfs", "boot.ipxe"
 URL = re.compile(r"http://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?")
 """The initrd's program knows no TLS."""
 KEYS = "ssh.authorized_keys.root"
@@ -25,38 +24,18 @@ KEYS = "ssh.authorized_keys.root"
 def export(baked: Baked, folder: Path, url: str, public_key: str, progress: Progress) -> None:
     """Write all that a boot server hands out into a new folder, with signed checksums.
 
-    URL is where machines will find it, PUBLIC_KEY may log in as root. BadInputError where the folder is there
-    already, or the initrd does not understand the URL; CausewayError where the image is not what was signed,
-    or there is no room.
+    URL is where machines will find it, PUBLIC_KEY may log in as root. BadInputError where the initrd does not
+    understand the URL; raises as `forms.export`.
     """
     if not URL.fullmatch(url):
         raise BadInputError(f"{url!r} is no URL from which an initrd fetches", hint="http://HOST[:PORT]/PATH")
-    if folder.exists():
-        raise BadInputError(f"{folder} is there already", hint="name a folder that is not")
-    if not folder.parent.is_dir():
-        raise BadInputError(f"there is no folder {folder.parent}", hint="make it first")
-    require_beside(baked)  # what is handed on is signed once more
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir()
-    try:
-        image.require_space(part, image.SCRATCH)
-        progress(f"image {baked.name}: installing the kernel (about 60 s)")
-        root = vm_image.with_kernel(unpack(baked, part / "baked"), "netboot", part)
-        progress(f"image {baked.name}: packing it as a squashfs")
+
+    def make(root: Path, part: Path) -> Path:
         _pack(root, part / SQUASHFS, int(baked.manifest["source_date"]))
-        for work in (root, part / "baked"):
-            shutil.rmtree(work)
         (part / IPXE).write_text(_ipxe(url.rstrip("/"), public_key))
-        for name in (MANIFEST, f"{MANIFEST}{signing.SUFFIX}", SBOM):
-            shutil.copy(baked.folder / name, part / name)
-        sums = "".join(f"{checksum(file)}  {file.name}\n" for file in sorted(part.iterdir()))
-        (part / SUMS).write_text(sums)
-        signing.sign(part / SUMS)
-        part.rename(folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+        return part / SQUASHFS
+
+    forms.export(baked, folder, "netboot", make, progress)
 
 
 def _pack(root: Path, file: Path, source_date: int) -> None:

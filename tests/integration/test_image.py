@@ -1,15 +1,19 @@
-"""A pool's image: killed half-way, built twice, not what it says; and two nodes made from it."""
+"""A pool's image: killed half-way, built twice, not what it says; two nodes made from it, and a disk."""
 
 import json
 import re
+import shutil
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra.providers.local import baked, signing
+from infra.images import disk, forms
+from infra.providers.local import baked, signing, vms
 from infra.providers.local.image import images_dir
 from tests.integration.checkout import DEBIANS_GPUS, Checkout, containers, image_in, region, said
 from tests.patience import wait_for
@@ -19,6 +23,11 @@ POOL, GPU_POOL = "tokyo-control", "tokyo-gpu"
 GPU_NODE, PERSISTENCED = "tokyo-gpu-0", "nvidia-persistenced"
 ZONE, LATER = "Pacific/Chatham", "Pacific/Apia"
 """Of nobody else's images: what this file builds is its own to break and to remove."""
+DISK_MIB = 6144
+"""Of the machine that boots a disk of less."""
+BOOT_S = 1800
+"""Without KVM, from the firmware on, beside other tests."""
+SSH_OPTIONS = ("StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "BatchMode=yes")
 CUT = 16
 """Characters of a line that make it a secret of its own, and not a word."""
 
@@ -177,6 +186,91 @@ def test_what_was_added_to_podman_s_copy_is_named(checkout: Checkout, built: str
     finally:
         added.unlink()
     assert f"image {built} is what was signed" in image(checkout, "verify", built)
+
+
+@pytest.fixture(scope="module")
+def disk_folder(checkout: Checkout, built: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A disk of the image, with the key that gets in beside it."""
+    assert built
+    folder = tmp_path_factory.mktemp("disk")
+    said("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
+    return written(checkout, folder / "one")
+
+
+def written(checkout: Checkout, folder: Path) -> Path:
+    key = str(folder.parent / "key.pub")
+    image(checkout, "disk", POOL, str(folder), "--stack", checkout.stack, "--key", key)
+    return folder
+
+
+@pytest.mark.long
+def test_two_disks_are_equal_in_every_byte(checkout: Checkout, disk_folder: Path) -> None:
+    again = written(checkout, disk_folder.with_name("two"))
+    try:
+        assert (again / forms.SUMS).read_text() == (disk_folder / forms.SUMS).read_text()
+        assert signing.is_signed(again / forms.SUMS)
+    finally:
+        shutil.rmtree(again)
+
+
+@pytest.mark.long
+def test_a_machine_boots_the_disk_by_uefi_and_makes_it_its_own(built: str, disk_folder: Path) -> None:
+    """It has the whole disk, a name server, and keys and an ID that are in no image."""
+    with booted(disk_folder) as ask:
+        assert ask("cat /usr/lib/causeway-image") == built
+        assert ask("systemctl --failed --no-legend") == ""
+        assert int(ask("df --block-size=M --output=size / | tail -1").rstrip("M")) > 0.9 * (DISK_MIB - 512)
+        assert re.fullmatch("[0-9a-f]{32}", ask("cat /etc/machine-id"))
+        assert "ED25519" in ask("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+        assert "console=ttyS0,115200n8" in ask("cat /proc/cmdline")
+        assert "multi-user.target" in (disk_folder.parent / "console.log").read_text(errors="replace")
+        assert "nameserver" in ask("cat /etc/resolv.conf")
+        assert ask("ss -Hlntu sport = :5355") == "", "only name servers answer for names"
+        wait_for(lambda: ask("ls /boot/efi"), "the partition that the loader is on")
+        assert ask("bootctl is-installed") == "yes", "so Debian's hooks enter the kernels of upgrades"
+        assert ask("ls /boot/efi/loader/entries") == f"causeway-{ask('uname -r')}.conf"
+
+
+@contextmanager
+def booted(folder: Path) -> Iterator[Callable[[str], str]]:
+    """A machine of its own with the disk, which has become larger: what asks it, as root."""
+    place, port = folder.parent, free_port()
+    disk_file, firmware = str(place / "disk.qcow2"), "/usr/share/OVMF/OVMF_{}_4M.fd"
+    base = ("-F", "raw", "-b", str(folder / disk.RAW))
+    said("qemu-img", "create", "-q", "-f", "qcow2", *base, disk_file, f"{DISK_MIB}M")
+    shutil.copy(firmware.format("VARS"), place / "vars.fd")
+    command = [
+        *("setpriv", "--pdeathsig", "KILL", *vms.COMMON, *vms.ACCELERATION["tcg"], "-m", "1536M"),
+        *("-drive", f"if=pflash,format=raw,readonly=on,file={firmware.format('CODE')}"),
+        *("-drive", f"if=pflash,format=raw,file={place / 'vars.fd'}"),
+        *("-drive", f"if=none,id=disk,file={disk_file},cache=unsafe", "-device", "nvme,serial=1,drive=disk"),
+        *("-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net"),
+        *("-device", "virtio-rng-pci", "-serial", f"file:{place / 'console.log'}"),
+    ]
+
+    def ask(line: str) -> str:
+        words = ("-i", str(place / "key"), "-p", str(port), *(f"-o{option}" for option in SSH_OPTIONS))
+        return said("ssh", *words, "root@127.0.0.1", line)
+
+    def is_up() -> bool:
+        with suppress(subprocess.CalledProcessError):
+            return ask("systemctl is-system-running || true") in ("running", "degraded")
+        assert machine.poll() is None, "the machine is gone"
+        return False
+
+    machine = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    try:
+        wait_for(is_up, f"the machine to boot: see {place / 'console.log'}", BOOT_S)
+        yield ask
+    finally:
+        machine.kill()
+        machine.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 @pytest.mark.long

@@ -217,7 +217,7 @@ def test_what_is_no_image_is_in_nobody_s_way(capsys: pytest.CaptureFixture[str])
     assert baked.stored() == []
     assert baked.find(NAME) is None
     assert [name for name, _ in baked.no_use()] == [OTHER]
-    command._list(as_json=False)
+    command._list(argparse.Namespace(json=False))
     assert f"{OTHER} is no whole image any more" in capsys.readouterr().out
 
 
@@ -240,7 +240,7 @@ def test_prune_goes_on_past_what_it_may_not_remove(capsys: pytest.CaptureFixture
     for name in (NAME, OTHER):
         folder_of(name)
     with baked.in_use(NAME):
-        command._prune(0)
+        command._prune(argparse.Namespace(days=0))
     assert [path.name for path in baked.folders().iterdir()] == [NAME]
     assert f"image {NAME} stays: something is being made from" in capsys.readouterr().out
 

@@ -126,8 +126,13 @@ def _build(base: Path, folder: Path) -> None:
     (folder / BUILD).write_text(uuid4().hex)
 
 
-def with_kernel(base: Path, form: Literal["vm", "netboot"], folder: Path) -> Path:
-    """Unpack a root (a tar file) into a folder and add a kernel, which lies beside it; the root's path."""
+def with_kernel(
+    base: Path, form: Literal["vm", "netboot", "disk"], folder: Path, source_date: int | None = None
+) -> Path:
+    """Unpack a root (a tar file) into a folder and add a kernel, which lies beside it; the root's path.
+
+    With `source_date` (seconds since 1970) its initrd has no time that is younger.
+    """
     root = folder / "root"
     quoted = shlex.quote(str(base))
     command = [
@@ -138,7 +143,10 @@ def with_kernel(base: Path, form: Literal["vm", "netboot"], folder: Path) -> Pat
         *("", str(root)),
     ]
     hint = "check that http://deb.debian.org/debian/ answers"
-    run(command, hint=hint, timeout_s=image.BUILD_LIMIT_S, env={"TMPDIR": str(image.SCRATCH)})
+    env = {"TMPDIR": str(image.SCRATCH)}
+    if source_date is not None:
+        env["SOURCE_DATE_EPOCH"] = str(source_date)
+    run(command, hint=hint, timeout_s=image.BUILD_LIMIT_S, env=env)
     for name, link in ((KERNEL, "vmlinuz"), (INITRD, "initrd.img")):
         shutil.copy(root / (root / link).readlink(), folder / name)
     return root

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs inside the root of a container node's image and turns it into a machine's: a kernel of its own, and nothing held
 # back for the sake of a host. vm_image.py hashes this file, so a change here makes a new image.
-# Argument: `vm` for a disk of a virtual machine, `netboot` for what any machine boots from the network.
+# Argument: `vm` for a disk of a virtual machine; for any machine `netboot`, what it boots from the network, or `disk`, what
+# it has on a disk of its own.
 set -eu
 form=$1
 
@@ -45,10 +46,16 @@ else
   rm -r /etc/systemd/system-generators
   # A machine of one's own keeps systemd's default: nobody's programs outlive their session.
   rm -f /var/lib/systemd/linger/root
-  # Any machine's drivers, and what fetches a squashfs and puts a file system in memory over it.
+  # Any machine's drivers.
   printf 'MODULES=most\nCOMPRESS=zstd\n' >/etc/initramfs-tools/conf.d/causeway.conf
   printf '[Match]\nType=ether\nKind=!*\n[Network]\nDHCP=yes\n' >/etc/systemd/network/90-dhcp.network
-  loader='live-boot live-boot-initramfs-tools busybox'
+  case $form in
+    # What fetches a squashfs and puts a file system in memory over it.
+    netboot) loader='live-boot live-boot-initramfs-tools busybox' ;;
+    # What UEFI starts, what makes the disk and lets the root grow, and who keeps the name servers that DHCP names: from
+    # the network a machine gets them in its initrd.
+    disk) loader='systemd-boot systemd-repart systemd-resolved e2fsprogs dosfstools mtools' ;;
+  esac
 fi
 
 export DEBIAN_FRONTEND=noninteractive
