@@ -116,6 +116,7 @@ RECORDED = [
             ("rights", "all"): {},
             ("folders", "all"): {},
             ("programs", "all"): {},
+            ("gone", "all"): {},
             ("surroundings", "all"): {},
             ("underpinnings", "all"): {},
         },
