@@ -189,7 +189,7 @@ class Preparation(Steps):
             if command.get("first", False) != first:
                 continue
             what, argv = f"took away: {command['what']}", tuple(command["argv"])
-            if self.consent and set(APT) <= set(argv):  # `env` may stand before
+            if self.consent and argv[:2] == APT:
                 self.attempt(what, lambda argv=argv: self.by_apt(lambda: argv))
             elif self.consent:
                 self.run(what, *argv)

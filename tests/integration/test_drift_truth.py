@@ -34,7 +34,6 @@ USERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqBqDHZ/KXKmhYaL93/jxJxnoSp/px
 
 FREEZE = """python3 -c 'import fcntl; fcntl.ioctl(open("{}"), 0x40086602, b"\\x10" + bytes(7))'"""
 """Sets the immutable bit; the nodes have no chattr."""
-FREEZE_FOLDER = FREEZE.replace('open("{}")', '__import__("os").open("{}", 0)')
 
 ATTRIBUTE = """python3 -c 'import os, struct; os.setxattr("{{}}", "{}", {})'"""
 ACL = ATTRIBUTE.format(
@@ -137,14 +136,6 @@ UNDERPINNINGS = (
     "/root/.config/containers/policy.json",
     "/etc/cni/net.d/stranger.conflist",
     "/etc/cdi/stranger.yaml",
-    "/etc/ansible/facts.d/stranger.fact",
-    "/etc/systemd/user-generators/stranger",
-    "/etc/userdb/stranger.user",
-    "/etc/skel/.stranger",
-    "/etc/rsyslog.d/stranger.conf",
-    "/etc/nftables.d/stranger.nft",
-    "/root/.vimrc",
-    "/var/lib/extensions/stranger.raw",
 )
 """Files that nobody brought, from which a node, its network or its containers start."""
 
@@ -275,7 +266,6 @@ DRIFTS = {
             "ip route add 198.51.100.64/26 via $(ip -4 route show default | cut -d' ' -f3)",
             "ip route add local 203.0.113.0/24 dev lo",
             "ip route replace $(ip -4 route show default) mtu 600 initcwnd 4",
-            "ip link add tap9 type bridge; ip link set tap9 up && ip route add 203.0.113.128/25 dev tap9",
             "tc qdisc add dev eth0 root handle 7: pfifo",
             "tc qdisc add dev eth0 clsact",
             "ip neighbour add 192.0.2.9 lladdr 02:00:00:00:00:09 nud permanent dev eth0",
@@ -298,7 +288,6 @@ DRIFTS = {
             "ip link set dev eth0 mtu 1400",
             "ip link set dev eth0 promisc on",
             "ip link set dev eth0 multicast off",
-            "ip link set dev eth0 gso_max_size 9000",
         )),
         *(("surroundings", "all", command) for command in SURROUNDINGS),
         *(("underpinnings", "all", f"mkdir -p $(dirname {file}) && echo '# none' > {file}")
@@ -318,21 +307,15 @@ DRIFTS = {
             " && ln -s ../debug-shell.service /usr/lib/systemd/system/multi-user.target.wants/",
             "rm /usr/bin/tput",
             "chmod a-x /usr/bin/factor",
-            "ln -sf bash /usr/bin/sh",
-            "ln -sf /usr/bin/true /usr/bin/cmp",
-            "echo >> /usr/lib/openssh/ssh-session-cleanup",
         )),
         *(("folders", "all", command) for command in (
             "chmod 0777 /usr/local/lib",
-            FREEZE_FOLDER.replace("{}", "/etc/profile.d"),
-            "mount --bind /usr/bin/true /usr/bin/diff3",
             "chown daemon /etc/chrony",
             "rm -rf /etc/security.was && mv /etc/security /etc/security.was"
             " && ln -s security.was /etc/security",
             "cp -p /etc/chrony/chrony.conf /root/same && mount --bind /root/same /etc/chrony/chrony.conf",
             "rm -rf /root/ssh && cp -a /etc/ssh /root/ssh && mount --bind /root/ssh /etc/ssh",
         )),
-        ("gone", "all", "rm -f /etc/pam.d/su"),
         *(("rights", "all", command) for command in (
             # Neither is written anew by the rows that change accounts, as /etc/passwd is.
             "chmod 0666 /etc/fstab",
@@ -344,9 +327,6 @@ DRIFTS = {
         *(("privilege", "root", command) for command in (
             "useradd --non-unique --uid 0 --gid 0 --no-create-home --shell /bin/sh toor",
             "useradd --create-home eve; usermod --shell /bin/sh eve && gpasswd --add eve sudo",
-            "usermod --shell '' news",
-            "groupadd --non-unique --gid $(getent group disk | cut -d: -f3) disks;"
-            " gpasswd --add backup disks",
             "echo root:guess | chpasswd",
             "usermod --gid root games",
             "gpasswd --administrators daemon sudo",
@@ -407,19 +387,9 @@ PARTS = {
     (C, "interfaces", "all"): {"links", "settings"},
     (C, "folders", "all"): {"folders", "mounts"},
     (C, "rights", "all"): {"open", "acls"},
-    (C, "programs", "all"): {
-        "altered",
-        "relinked",
-        "edited",
-        "missing",
-        "open",
-        "strange",
-        "settings",
-        "dropins",
-    },
+    (C, "programs", "all"): {"edited", "missing", "open", "strange", "settings", "dropins"},
     (C, "underpinnings", "all"): {
         *("first", "network", "called", "plugins", "daemons", "units", "images"),
-        *("started", "known_to", "told", "filters", "programs", "extensions"),
     },
     (C, "surroundings", "all"): {
         *("logins", "libraries", "names", "packages", "boot", "policy", "hooks", "jobs", "daemons"),
@@ -443,7 +413,6 @@ ADDED = (
         "blackhole 198.51.100.0/24 table 77",
         "198.51.100.64/26 via ",
         "local 203.0.113.0/24 dev lo table 255",
-        "203.0.113.128/25 dev tap9",
         ": mtu 600 initcwnd 4",
         "qdisc dev eth0 root handle 7: pfifo",
         "qdisc dev eth0 clsact",
@@ -467,12 +436,9 @@ ADDED = (
         "eth0 mtu 1400",
         "eth0 promisc on",
         "eth0 multicast off",
-        "eth0 gso_max_size 9000",
     )),
     *((C, "folders", "all", line) for line in (
         "/usr/local/lib 0777 root root",
-        "/etc/profile.d is immutable",
-        "/usr/bin/diff3 ",
         "/etc/chrony 0755 daemon root",
         "/etc/security is a link of root root to security.was",
         "/etc/chrony/chrony.conf ",
@@ -482,9 +448,6 @@ ADDED = (
         "/usr/bin/clear ncurses-bin.md5sums",
         "/usr/bin/tput ncurses-bin.md5sums",
         "/usr/bin/tabs",
-        "/usr/bin/sh ->bash dash.list",
-        "/usr/bin/cmp diffutils.md5sums",
-        "/usr/lib/openssh/ssh-session-cleanup openssh-server.md5sums",
         "/usr/lib/systemd/system/multi-user.target.wants/debug-shell.service",
         "/usr/bin/factor coreutils.md5sums",
         "/usr/share/perl5/Debian/AdduserCommon.pm adduser.md5sums",
@@ -554,8 +517,6 @@ ADDED = (
     *((C, "privilege", "root", line) for line in (
         "toor uid 0 shell /bin/sh",
         "eve in group sudo",
-        "news uid 9 shell /bin/sh",
-        "backup in group disks",
         "root has a password ",
         "/home/eve/.ssh/authorized_keys: ",
         "games of group root",
@@ -572,7 +533,6 @@ ADDED = (
         "/usr/local/bin/stranger 4755",
         "/usr/bin/tac 4755",
     )),
-    (C, "gone", "all", "/etc/pam.d/su util-linux"),
     (C, "timekeeping", "chrony.service", "192.0.2.9"),
     (C, "timekeeping", "chrony.service", "only in force: allow 192.0.2.1"),
     (A, "listing", "/etc/profile.d", "stranger.sh"),

@@ -1,9 +1,7 @@
 """The directories above what roles made, and what is mounted over either."""
 
-import fcntl
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -94,51 +92,6 @@ def test_a_directory_is_brought_back_and_a_mount_named_with_its_command() -> Non
     assert obstacles.ownership == {"/etc": {"mode": "0755", "owner": "root", "group": "root"}}
     assert [command["argv"][0] for command in obstacles.undone] == ["sh", "umount"]
     assert all(command["first"] for command in obstacles.undone), "what is below is what is brought back"
-
-
-def test_a_directory_that_not_even_root_may_change_is_named_and_thawed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its mode says nothing of that, and what stands beside the line is brought back all the same."""
-    (line,) = folders.folder_line(look(), str(tmp_path))
-    monkeypatch.setattr(fcntl, "ioctl", lambda *_: (0x30).to_bytes(8, sys.byteorder))
-    lines = folders.folder_line(look(), str(tmp_path))
-    assert lines == [line, f"{tmp_path} is immutable", f"{tmp_path} is append-only"]
-    expected = {"folders": ["/etc 0755 root root", "/etc is append-only"]}
-    found = {"folders": [*expected["folders"], "/etc is immutable", "/etc 0777 root root"]}
-    obstacles = plan_for("folders", "all", expected, found).obstacles
-    assert obstacles.thaw == ["/etc"]
-    assert obstacles.ownership == {"/etc": {"mode": "0755", "owner": "root", "group": "root"}}
-    want, said = sealed_again("folders", {"folders": ["/etc 0755 root root"]}, found)
-    assert want["folders"] == ["/etc 0755 root root"]
-    assert "immutable" in said[0]
-
-
-def test_what_is_mounted_over_what_root_runs_is_named_whoever_wrote_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One program over another, as both are as their packages brought them; not what is mounted on use."""
-    mounts = ["1 0 0:1 / /usr/share/nfs rw - autofs a rw", "2 1 0:2 / /usr/share/nfs/x rw - nfs b rw"]
-    monkeypatch.setattr(folders, "text_of", lambda _: "\n".join(mounts))
-    node = node_with()
-    node.want = {"folders": [], "mounts": ["/usr/share/nfs autofs"]}
-    assert folders.look_at_folders(node, "all", {}) == node.want
-    pam = "/usr/lib/x86_64-linux-gnu/security/pam_unix.so"
-    mounts += [f"3 0 0:3 /pam_permit.so {pam} rw - ext4 c rw", "4 0 0:4 / /usr rw - overlay o rw"]
-    mounts += [
-        "7 0 0:7 / /root/data rw - nfs d rw",
-        "5 0 0:5 / /usr2 rw - ext4 c rw",
-        "6 0 0:6 / /var/lib/docker/x rw - overlay o rw",
-    ]
-    node = node_with()
-    node.want = {"folders": [], "mounts": ["/usr/share/nfs autofs"]}
-    found = {**node.want, "mounts": ["/usr overlay", f"{pam} ext4", "/usr/share/nfs autofs"]}
-    assert folders.look_at_folders(node, "all", {}) == {**found, "mounts": sorted(found["mounts"])}
-    want, said = sealed_again("folders", {"mounts": ["/usr/share/nfs autofs"]}, found)
-    assert want["mounts"] == ["/usr/share/nfs autofs"]
-    assert said
-    (undo, _) = plan_for("folders", "all", node.want, found).obstacles.undone
-    assert undo["argv"] == ["umount", "/usr"]
 
 
 def test_a_link_in_a_directorys_place_becomes_one_again(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Links that somebody made, and settings that somebody changed live."""
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -42,18 +41,6 @@ CHANGES = {
             *(("promisc", "off", "on"), ("allmulticast", "off", "on")),
         )
     },
-    "the size of packets": (
-        "settings",
-        "lan0 gso_max_size 65536",
-        "ip link set dev lan0 gso_max_size 9000",
-        "lan0 gso_max_size 9000",
-    ),
-    "an address": (
-        "settings",
-        "lan0 address 02:00:00:00:00:07",
-        "ip link set dev lan0 address 02:00:00:00:00:08",
-        "lan0 address 02:00:00:00:00:08",
-    ),
     "a setting of TCP": (
         "settings",
         "net/ipv4/tcp_retries1 3",
@@ -78,7 +65,7 @@ def test_what_somebody_did_is_read_from_the_kernel_and_undone(what: str) -> None
     python = f'python3 -c "{LOOKING}"'
     argv = " ".join(f"'{word}'" for word in undo["argv"])
     script = f"""set -e; mount --types sysfs sysfs /sys; mount --types proc proc /proc
-        ip link add lan0 address 02:00:00:00:00:07 txqueuelen 1000 type veth peer name lan9
+        ip link add lan0 txqueuelen 1000 type veth peer name lan9
         sysctl --quiet --write net/ipv4/conf/lan0/rp_filter=0
         {python} >/tmp/one; {command}; {python} >/tmp/two; {argv}; {python} >/tmp/three
         for file in one two three; do cat /tmp/$file; echo ==; done"""
@@ -186,47 +173,6 @@ def test_the_mtu_of_links_that_are_declared_or_governed_is_compared_there(
     monkeypatch.setattr(interfaces, "called", lambda has: "bridge" if has is links["lan0"] else "")
     node = Look("5a17", "scan", [], {"interface": ["own0"]})
     assert list(interfaces.nobodys_mtu(node, links, {})) == ["eth0"]
-
-
-def test_the_address_that_a_link_has_by_chance_is_nobodys_news() -> None:
-    script = f"""mount --types sysfs sysfs /sys; mount --types proc proc /proc
-        ip link add lan0 type veth peer name lan9; python3 -c "{LOOKING}" """
-    argv = [*NET_ADMIN, "--mount", "--pid", "--fork", "sh", "-c", script]
-    said = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
-    assert "lan0 gso_max_size" in said
-    assert "lan0 address" not in said
-
-
-def test_the_machines_own_settings_are_read_and_set_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of several values the chosen one; a CPU that is switched off; in a container none, for they are its
-    host's."""
-    pages, online = tmp_path / "enabled", tmp_path / "cpu" / "online"
-    online.parent.mkdir()
-    pages.write_text("always [madvise] never\n")
-    for name in ("online", "present"):
-        (tmp_path / "cpu" / name).write_text("0-3\n")
-    monkeypatch.setattr(interfaces, "OF_THE_MACHINE", (str(pages), f"{tmp_path}/none"))
-    monkeypatch.setattr(interfaces, "CPUS", str(online))
-    monkeypatch.setattr(interfaces, "BELOW_SYS", f"{tmp_path}/")
-    monkeypatch.setattr(interfaces, "IN_A_CONTAINER", f"{tmp_path}/none")
-    sealed = interfaces.machine_lines(look())
-    assert sealed == [f"{pages} madvise", f"{online} all"]
-    pages.write_text("[always] madvise never\n")
-    online.write_text("0-2\n")
-    now = interfaces.machine_lines(look())
-    assert now == [f"{pages} always", f"{online} 0-2"]
-    undone = plan_for(
-        "interfaces", "all", {"settings": sealed}, {"settings": [*sealed, *now]}
-    ).obstacles.undone
-    assert undone[1]["argv"] == ["sh", "-c", interfaces.ALL_CPUS]
-    subprocess.run(undone[0]["argv"], check=True)
-    assert pages.read_text() == "madvise"
-    known = {"settings": [f"{online} 0-2"]}
-    assert not plan_for("interfaces", "all", known, {"settings": [f"{online} 0-1"]}).obstacles.undone
-    monkeypatch.setattr(interfaces, "IN_A_CONTAINER", str(tmp_path))
-    assert interfaces.machine_lines(look()) == []
 
 
 def test_settings_count_where_they_were_sealed() -> None:

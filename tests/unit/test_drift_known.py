@@ -31,23 +31,6 @@ TRAFFIC = {
         "priority 50 from 192.0.2.0/24 lookup 77",
     ),
     "routes": ("ip route add blackhole 203.0.113.0/24 table 77", "blackhole 203.0.113.0/24 table 77"),
-    "routes to what looks like a container": (
-        "ip link add tap0 type bridge; ip link set tap0 up; ip route add 203.0.113.0/24 dev tap0",
-        "203.0.113.0/24 dev tap0",
-    ),
-    "routes of some packets": (
-        "ip route add 203.0.113.0/24 dev lo; ip route add 203.0.113.0/24 tos 0x10 dev lo",
-        "203.0.113.0/24 tos 0x10 dev lo",
-    ),
-    "routes from somewhere": (
-        "ip -6 route add 2001:db8::/32 from 2001:db8:1::/48 dev lo metric 7",
-        "2001:db8::/32 from 2001:db8:1::/48 dev lo metric 7",
-    ),
-    "rules that pass over others": (
-        "ip rule add from 192.0.2.0/24 goto 60 priority 50; ip rule add nop priority 60",
-        "priority 50 from 192.0.2.0/24 goto 60",
-    ),
-    "rules of VRFs": ("ip rule add l3mdev priority 50", "priority 50 from all l3mdev"),
     "addresses": ("ip address add 192.0.2.7/32 dev lo", "192.0.2.7/32 dev lo"),
     "neighbours": (
         "ip link add lan0 type bridge; ip link set lan0 up;"
@@ -97,15 +80,6 @@ def test_what_decides_where_packets_go_is_read_from_the_kernel_and_taken_away_ag
     before, after = said.stdout.splitlines()
     assert f"'{shown}'" in before
     assert shown not in after
-
-
-def test_routes_to_single_containers_are_nobodys_news() -> None:
-    """As Calico's: one to each, which comes and goes with it."""
-    script = f"""set -e; ip link add cali1 type bridge; ip link set cali1 up
-        ip route add 203.0.113.9 dev cali1; ip -6 route add 2001:db8::9 dev cali1 proto static
-        python3 -c "{LOOKING}" """
-    said = subprocess.run([*NET_ADMIN, "sh", "-c", script], stdout=subprocess.PIPE, text=True, check=True)
-    assert "'routes': []" in said.stdout
 
 
 BRIDGE = "ip link add lan0 type bridge; ip link set lan0 up; ip address add 10.9.0.1/24 dev lan0"
@@ -406,43 +380,6 @@ def test_accounts_that_are_root_or_let_somebody_in_are_listed(
         "eve in group sudo",
     ]
     assert [line.partition(": ")[0] for line in other_keys(node)] == [f"{tmp_path}/.ssh/authorized_keys"]
-
-
-def test_who_may_act_as_root_in_ways_that_look_like_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No shell is `/bin/sh`, root's number has zeros before it, and a group's number counts, not its name."""
-    rows = {
-        "passwd": (
-            "root:x:0:0::/srv/root:/bin/bash",
-            *("none:x:7:7::/:", "own:x:8:8::/:/opt/nologin", "zero:x:00:9::/:/sbin/nologin"),
-            *("daemon:x:1:1::/:/usr/sbin/nologin", "sync:x:4:4::/:/bin/sync"),
-        ),
-        "shadow": ("root:*", "none:!", "own:!", "zero:!"),
-        "group": ("sudo:x:27:", "wheels:x:27:eve", "users:x:100:eve"),
-    }
-    tables = {name: [row.split(":") for row in table] for name, table in rows.items()}
-    monkeypatch.setattr(Look, "table", lambda _look, name: tables[name])
-    lines = account_lines(Look("5a17", "scan", [], {}))
-    assert lines == [
-        *("root uid 0 shell /bin/bash", "root lives /srv/root", "none uid 7 shell /bin/sh"),
-        *("own uid 8 shell /opt/nologin", "zero uid 00 shell /sbin/nologin", "eve in group wheels"),
-    ]
-    undone = plan_for("privilege", "root", {"accounts": lines[:1]}, {"accounts": lines}).obstacles.undone
-    verbs = ["sed", "usermod", "usermod", "userdel", "gpasswd"]
-    assert [command["argv"][0] for command in undone] == verbs
-    argv = [word for word in undone[0]["argv"][:-1] if word != "-i"]
-    edited = subprocess.run(
-        argv, input="\n".join(rows["passwd"]), stdout=subprocess.PIPE, text=True, check=True
-    )
-    assert edited.stdout.splitlines() == ["root:x:0:0::/root:/bin/bash", *rows["passwd"][1:]]
-
-
-def test_units_are_snapds_only_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "snapper.service").touch()
-    monkeypatch.setattr(privilege, "UNIT_FOLDERS", (str(tmp_path),))
-    monkeypatch.setattr(privilege, "SNAPD", f"{tmp_path}/none")
-    assert privilege.unit_files() == [f"{tmp_path}/snapper.service"]
-    monkeypatch.setattr(privilege, "SNAPD", str(tmp_path))
-    assert privilege.unit_files() == []
 
 
 def test_who_is_of_a_mighty_group_beside_its_list_of_members(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from infra.drift.node import AT_ONCE_BYTES, bytes_of, run
 from infra.drift.repair import host_plan
 from roles.base.drift import timekeeping
 from roles.nfs_server.drift import exports, ganesha
-from roles.wan_gateway.drift import frr, wireguard
+from roles.wan_gateway.drift import frr
 from roles.wan_gateway.drift.frr import frr_lines
 from tests.patience import wait_for
 from tests.unit.test_drift_repair import plan_for
@@ -143,32 +143,6 @@ class Exports:
         assert found["answers"] is True
         differs: list[str] = found["differs"]
         return differs
-
-
-@pytest.mark.parametrize(
-    ("in_force", "kept", "differs"),
-    [
-        ("off", "", []),
-        ("0xca6c", "FwMark = 51820", []),
-        ("0x99", "", ["only in force: fwmark 153"]),
-        ("off", "FwMark = 0x99", ["only in its files: fwmark 153"]),
-        ("0x99", "FwMark = 0x98", ["only in force: fwmark 153", "only in its files: fwmark 152"]),
-    ],
-)
-def test_the_mark_of_what_leaves_a_tunnel_is_compared(
-    in_force: str, kept: str, differs: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By it rules lead what is encrypted; the program and the file have it in other forms."""
-    mtu = Path("/sys/class/net/lo/mtu").read_text()
-    said = {"wg": f"secret\tpublic\t51820\t{in_force}\n", "ip": ""}
-    monkeypatch.setattr(wireguard, "run", lambda argv, *_: said[argv[0]])
-    monkeypatch.setattr(
-        wireguard, "text_of", lambda *_: f"PrivateKey = secret\nListenPort = 51820\nMTU = {mtu}{kept}\n"
-    )
-    found = wireguard.look_at_wireguard(
-        look(differs=["only in force: it is down"]), "wg-quick@lo.service", {}
-    )
-    assert [line for line in found["differs"] if "down" not in line] == differs
 
 
 def test_what_a_server_is_told_to_export_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

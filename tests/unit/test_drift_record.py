@@ -116,7 +116,6 @@ RECORDED = [
             ("rights", "all"): {},
             ("folders", "all"): {},
             ("programs", "all"): {},
-            ("gone", "all"): {},
             ("surroundings", "all"): {},
             ("underpinnings", "all"): {},
         },

@@ -39,19 +39,6 @@ def test_files_that_nobody_brought_are_listed_and_what_is_made_anew_is_not(
     assert found["first"] == []
 
 
-def test_what_systemd_lays_over_usr_and_etc_is_listed_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And not read: it may be an image of a system."""
-    (tmp_path / "x.raw").touch()
-    monkeypatch.setattr(underpinnings, "EXTENSIONS", (str(tmp_path), "/nowhere"))
-    monkeypatch.setattr(underpinnings, "UNDERPINNING_FILES", {"first": ()})
-    found = underpinnings.look_at_underpinnings(Look("5a17", "seal", [], {}), "all", {})
-    assert found["extensions"] == [f"{tmp_path}/x.raw 0"]
-    plan = plan_for("underpinnings", "all", {"extensions": []}, {"extensions": found["extensions"]})
-    assert plan.obstacles.added == [f"{tmp_path}/x.raw"]
-
-
 def test_what_the_kernel_was_told_is_compared_but_for_which_one_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

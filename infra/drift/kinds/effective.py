@@ -100,13 +100,11 @@ def is_packaged(node: Look, path: str, data: bytes) -> bool:
     return not lines.isdisjoint((said.encode(), f"{said} obsolete".encode())) or f"{known}  {path}\n" in kept
 
 
-def files_below(start: str, links: bool = False) -> list[str]:
-    """The files at or below a path. LINKS: with links to directories, which may be in the place of one."""
+def files_below(start: str) -> list[str]:
+    """The files at or below a path."""
     if not os.path.isdir(start):
         return [start] if os.path.exists(start) else []
-    files = entries_below(start)
-    if not links:
-        files = [entry for entry in files if not (entry.is_symlink() and leads_to_folder(entry))]
+    files = [entry for entry in entries_below(start) if not (entry.is_symlink() and leads_to_folder(entry))]
     return sorted(entry.path for entry in files if not entry.name.endswith(LEFT_OVER))
 
 

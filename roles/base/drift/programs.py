@@ -1,15 +1,13 @@
 """programs: what a node runs and no role wrote: programs, libraries, modules of Python, Perl and the shell.
 
-Those of packages that are gone or not as their package brought them, and those that no package brought; so
-are settings that packages have below /usr. Reading them all would cost a scan more than all its other looks,
-so the timer on the node asks, and reads only those that changed after their package was installed: nothing
-changes a file and leaves its ctime. Of a link no package's list says where it leads: there the time decides.
+Those of packages that are gone or not as their package brought them, and those that no package brought.
+Reading them all would cost a scan more than all its other looks, so the timer on the node asks, and reads
+only those that changed after their package was installed: nothing changes a file and leaves its ctime.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING
 
 from infra.drift.kind import Found, How, is_list
@@ -34,10 +32,6 @@ RUN_FROM = (
     *(b"usr/lib/systemd/", b"lib/systemd/", b"usr/lib/lsb/", b"lib/lsb/"),
 )
 MODULES, LIBRARY = (b".py", b".pm", b".sh", b".so"), b".so."
-LOADED = (b".pl", b".ko", b".ko.xz", b".ko.zst")
-"""How more names end of what Perl and the kernel load; beside these nothing counts as added."""
-HELPERS = (b"usr/lib/", b"usr/libexec/", b"lib/")
-"""Where programs lie that others start, as sshd's for a session or FRR's daemons; their names have no dot."""
 OURS = "/usr/local/lib"
 NAME_AT = 34
 """Where a file's name begins in a line of checksums: 32 digits and two spaces are before it."""
@@ -54,15 +48,6 @@ SETTINGS = (
 UNITS = "/usr/lib/systemd/system"
 CALLED_TOO = ("/usr/share/containers/systemd", "/usr/lib/dhcpcd/dhcpcd-hooks")
 """Where packages have units of containers, and what a client of DHCP's runs at each lease."""
-READ_OF_PACKAGES = (
-    *(os.fsencode(f"{x[1:]}/") for x in (*SETTINGS, *CALLED_TOO)),
-    *(b"usr/share/debconf/", b"usr/share/bash-completion/", b"usr/share/unattended-upgrades/"),
-)
-"""What packages have below /usr that is read or called, whatever its name."""
-LEFT_OUT = "/usr/share/"
-"""Of what is here dpkg may have been told to unpack only some (`path-exclude`)."""
-PACKAGES_LIST = ".list"
-"""How dpkg's lists of what packages brought end."""
 NO_MODULES = (*LEFT_OVER, "__pycache__", ".pyc", ".dist-info", ".egg-info", ".pth")
 """How names end that are found where Python looks, and are no module; `surroundings` has `.pth`."""
 
@@ -74,14 +59,10 @@ def look_at_programs(node: Look, key: str, how: How) -> Found:
     strange = slow(node, "strange", lambda: strange_programs(node)) or []
     settings = slow(node, "settings", strange_settings) or []
     dropins = slow(node, "dropins", strange_dropins) or []
-    altered = slow(node, "altered", lambda: altered_files(node)) or []
-    relinked = slow(node, "relinked", lambda: relinked_programs(node)) or []
     known = own_files(node).union(node.want.get("strange") or ())
     found = {
         "edited": [line for line in edited if is_edited(node, *line.rsplit(" ", 1))],
         "missing": [line for line in missing if is_missing(*line.rsplit(" ", 1))],
-        "altered": [line for line in altered if is_altered(node, *line.rsplit(" ", 1))],
-        "relinked": [line for line in relinked if is_relinked(line)],
         "open": [path for path in slow(node, "open", lambda: open_programs(node)) or () if is_open(path)],
         "strange": of_no_package(
             (beside_ours() | {path for path in strange if os.path.lexists(path)}) - known
@@ -100,29 +81,20 @@ def own_files(node: Look) -> set[str]:
 
 def brought(node: Look) -> dict[str, str]:
     """Path → its package's file of checksums, of all that packages brought to be run."""
-    return {path: owner for path, owner in used(node).items() if is_run(os.fsencode(path[1:]))}
-
-
-def used(node: Look) -> dict[str, str]:
-    """The same with what is loaded, started by others or read: see `is_used`."""
 
     def read() -> dict[str, str]:
-        merged, found = merged_folders(), {}
+        merged = tuple(top for top in (b"bin/", b"sbin/", b"lib/") if os.path.islink(b"/" + top[:-1]))
+        found = {}
         for owner in sorted(os.listdir(DPKG_INFO)):
             if owner.endswith(".md5sums"):
                 for line in bytes_of(DPKG_INFO + owner).split(b"\n"):
                     name = line[NAME_AT:]
-                    if is_used(name):
+                    if is_run(name):
                         found["/" + os.fsdecode(b"usr/" * name.startswith(merged) + name)] = owner
         return found
 
-    paths: dict[str, str] = node.once("used", read)
+    paths: dict[str, str] = node.once("brought", read)
     return paths
-
-
-def merged_folders() -> tuple[bytes, ...]:
-    """The folders below / that are below /usr by now."""
-    return tuple(top for top in (b"bin/", b"sbin/", b"lib/") if os.path.islink(b"/" + top[:-1]))
 
 
 def is_run(name: bytes) -> bool:
@@ -130,82 +102,22 @@ def is_run(name: bytes) -> bool:
     return name.startswith(RUN_FROM) or name.endswith(MODULES) or LIBRARY in name
 
 
-def is_used(name: bytes) -> bool:
-    """Whether it is that, or of what other programs, Perl or the kernel start or load, or of settings."""
-    if is_run(name) or name.startswith(READ_OF_PACKAGES) or name.endswith(LOADED):
-        return True
-    return name.startswith(HELPERS) and b"." not in name.rpartition(b"/")[2]
-
-
 def edited_programs(node: Look) -> list[str]:
     """Programs, libraries and modules of all packages that changed since and have another content."""
-    return changed_of(node, brought(node))
-
-
-def altered_files(node: Look) -> list[str]:
-    """What else of packages is started, loaded or read, and changed since or is gone."""
-    mine, moved = brought(node), set(text_of(DIVERSIONS, "").splitlines())
-    rest = {path: owner for path, owner in used(node).items() if path not in mine}
-    gone = [
-        path
-        for path in rest
-        if path not in moved and not path.startswith(LEFT_OUT) and not os.path.lexists(path)
-    ]
-    return sorted([*changed_of(node, rest), *(f"{path} {rest[path]}" for path in gone)])
-
-
-def changed_of(node: Look, paths: dict[str, str]) -> list[str]:
-    """Those of packages' files that changed since and have another content."""
     moved, found = set(text_of(DIVERSIONS, "").splitlines()), []
-    until = {owner: os.stat(DPKG_INFO + owner).st_ctime + UNPACKED_S for owner in set(paths.values())}
-    for path, owner in paths.items():
+    until = {owner: os.stat(DPKG_INFO + owner).st_ctime + UNPACKED_S for owner in set(brought(node).values())}
+    for path, owner in brought(node).items():
         if path not in moved and has_changed(path, until[owner]) and is_edited(node, path, owner):
             found.append(f"{path} {owner}")
     return found
 
 
-def is_altered(node: Look, path: str, owner: str) -> bool:
-    """Whether it still is so."""
-    return is_edited(node, path, owner) or (not os.path.lexists(path) and is_listed(path, owner))
-
-
 def has_changed(path: str, until: float) -> bool:
-    """Whether a file is there and another one than at this time: a link may lead to one that is older."""
+    """Whether a file is there and another one than at this time."""
     try:
-        status = os.lstat(path)
+        return os.stat(path).st_ctime > until
     except OSError:
         return False
-    return status.st_ctime > until or stat.S_ISLNK(status.st_mode)
-
-
-def relinked_programs(node: Look) -> list[str]:
-    """Links that packages brought to what is run, and that were made anew since: link, target, package."""
-    others, merged, found = {*text_of(DIVERSIONS, "").splitlines(), *used(node)}, merged_folders(), []
-    for owner in sorted(os.listdir(DPKG_INFO)):
-        if not owner.endswith(PACKAGES_LIST):
-            continue
-        until = os.stat(DPKG_INFO + owner).st_ctime + UNPACKED_S
-        for line in bytes_of(DPKG_INFO + owner).split(b"\n"):
-            name = line[1:]
-            path = "/" + os.fsdecode(b"usr/" * name.startswith(merged) + name)
-            if is_used(name) and path not in others and is_link_since(path, until):
-                found.append(f"{path} ->{os.readlink(path)} {owner}")
-    return found
-
-
-def is_link_since(path: str, until: float) -> bool:
-    """Whether a link is there that was made after this time."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISLNK(status.st_mode) and status.st_ctime > until
-
-
-def is_relinked(line: str) -> bool:
-    """Whether a link still leads where the timer found it to lead."""
-    path, _, rest = line.partition(" ->")
-    return os.path.islink(path) and os.readlink(path) == rest.rpartition(" ")[0]
 
 
 def is_edited(node: Look, path: str, owner: str) -> bool:
@@ -255,12 +167,7 @@ def is_to_be_run(path: str) -> bool:
 
 def is_missing(path: str, owner: str) -> bool:
     """Whether it still is so, and its package still has it."""
-    return not is_to_be_run(path) and is_listed(path, owner)
-
-
-def is_listed(path: str, owner: str) -> bool:
-    """Whether a package is there, and has a file by this name."""
-    if not os.path.exists(DPKG_INFO + owner):
+    if is_to_be_run(path) or not os.path.exists(DPKG_INFO + owner):
         return False
     names = (os.fsencode(name) for name in (path[1:], path[1:].replace("usr/", "", 1)))
     sums = bytes_of(DPKG_INFO + owner)
@@ -360,19 +267,7 @@ class Programs(Everywhere):
     def ours(self, run: HostSeal, aspect: str, line: str) -> bool:
         """What a task wrote, and what a role's packages make of themselves as they are installed."""
         packages = any(kind == "package" for kind, _ in run.changed)
-        if aspect == "relinked":
-            return packages or line.partition(" ->")[0] in run.governed()
         return aspect in ADDED_FILES and (packages or line in run.governed())
-
-    def key_of(self, aspect: str, line: str) -> str:
-        """A link by its path."""
-        return line.partition(" ->")[0]
-
-    def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
-        """A link that somebody had made anew before it was sealed leads there again."""
-        path, _, rest = before.partition(" ->")
-        target = rest.rpartition(" ")[0]
-        found.undo(f"link {path} to {target}", "ln", "-sfn", "--", target, path)
 
     def undo(self, found: Obstacles, aspect: str, line: str, manifest: Manifest) -> None:
         """Moved away, or its package is installed again."""
@@ -385,19 +280,13 @@ class Programs(Everywhere):
             found.undo(f"that others may write {line}", "sh", "-c", OWN_AGAIN, "own", line, "root", "go-w")
             return
         path, _, owner = line.rpartition(" ")
-        package = owner.removesuffix(".md5sums").removesuffix(PACKAGES_LIST)
-        now = NOW_SAID[aspect]
+        package = owner.removesuffix(".md5sums")
+        now = "what {} is now" if aspect == "edited" else "that {} is gone or cannot be run"
         found.undo(f"{now.format(path)}, for {package}'s", *REINSTALL, package)
 
 
-NOW_SAID = {
-    "edited": "what {} is now",
-    "missing": "that {} is gone or cannot be run",
-    "altered": "what {} is now",
-    "relinked": "link {}",
-}
 ADDED_FILES = ("strange", "settings", "dropins")
-PROGRAMS = (*NOW_SAID, "open", *ADDED_FILES)
+PROGRAMS = ("edited", "missing", "open", *ADDED_FILES)
 KINDS = (
     Programs(
         "programs",
@@ -408,8 +297,6 @@ KINDS = (
         said={
             "edited": "other than its package brought it",
             "missing": "gone or not to be run",
-            "altered": "not as its package brought it",
-            "relinked": "link other than its package brought it",
             "open": "for others to write",
             "strange": "brought by no package",
             "settings": "settings beside packages'",

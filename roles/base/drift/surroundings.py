@@ -18,7 +18,7 @@ from infra.drift.kinds.unit import is_brought, owners_of, settled_units
 from infra.drift.looks import Look
 from infra.drift.node import bytes_of, text_of
 from roles.base.drift.everywhere import Everywhere, escaped, replaced
-from roles.base.drift.privilege import SNAPD, filed
+from roles.base.drift.privilege import filed
 
 if TYPE_CHECKING:
     from infra.drift.manifest import Entry, Manifest
@@ -113,8 +113,8 @@ ENABLED_IN = ("/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/syst
 HELPER = "/var/lib/systemd/deb-systemd-helper-"
 """Where packages note which links of these they made: `enabled`, `masked`."""
 BROUGHT = "by its package"
-OWN_ENABLING = {"ceph-": "/var/lib/ceph", "snap-": SNAPD, "snap.": SNAPD}
-"""How units begin that a program of theirs enables as it makes them → where that program is."""
+OWN_ENABLING = ("ceph-", *SNAPS)
+"""How units begin that a program of theirs enables as it makes them."""
 DIVERSIONS, ALTERNATIVES = "/var/lib/dpkg/diversions", "/var/lib/dpkg/alternatives"
 CHOSEN = "/etc/alternatives"
 HELD, ARCHITECTURES = b"\nStatus: hold ", "/var/lib/dpkg/arch"
@@ -153,9 +153,8 @@ def look_at_surroundings(node: Look, key: str, how: How) -> Found:
 
 def strange_files(node: Look, starts: tuple[str, ...]) -> list[str]:
     """Files that no role and no package wrote, with what they say; links that lead to no package's file."""
-    paths = [path for start in starts for path in files_below(start, links=True) if path not in NOT_THESE]
-    if os.path.isdir(SNAPD):
-        paths = [path for path in paths if not path.rpartition("/")[2].startswith(SNAPS)]
+    paths = [path for start in starts for path in files_below(start) if path not in NOT_THESE]
+    paths = [path for path in paths if not path.rpartition("/")[2].startswith(SNAPS)]
     paths = [path for path in paths if not is_a_persons(node, path)]
     links = {path: link_target(path) for path in paths if os.path.islink(path)}
     own = own_paths(node)
@@ -351,12 +350,11 @@ def choices(node: Look) -> list[str]:
 def enabled_links(node: Look) -> list[str]:
     """Units that are started, masked, or have another name, by no role and by no package."""
     own, known = set(node.keys_of("unit")).union(own_paths(node)), node.want.get("enabled") or ()
-    enabling = tuple(name for name, place in OWN_ENABLING.items() if os.path.isdir(place))
     found = []
     for folder in ENABLED_IN:
         for entry in entries_below(folder):
             path, name = entry.path, entry.name
-            if not entry.is_symlink() or name in own or path in own or name.startswith(enabling):
+            if not entry.is_symlink() or name in own or path in own or name.startswith(OWN_ENABLING):
                 continue
             line, inner = f"{path} ->{os.readlink(path)}", path[len(folder) :]
             if not any(os.path.lexists(HELPER + state + inner) for state in ("enabled", "masked")):
@@ -376,11 +374,6 @@ def manager_environment(node: Look) -> list[str]:
 
 
 # On the controller
-
-
-def named(line: str) -> str:
-    """The path of a file or a link."""
-    return line.partition(" ->")[0] if " ->" in line else line.rpartition(" ")[0]
 
 
 def spelt(line: str) -> str:
@@ -420,9 +413,8 @@ class Surroundings(Everywhere):
         words = line.split()
         if aspect == "fstab":
             return words[1] if words[1].startswith("/") else " ".join(words[:2])
-        by_name = words[0] == "alternative" or aspect == "environment" or words[0].startswith("/")
-        by_name = by_name and not line.endswith(BROUGHT)
-        return named(line) if by_name and aspect != "cached" else line
+        named = words[0] == "alternative" or aspect == "environment" or words[0].startswith("/")
+        return line.rpartition(" ")[0] if named and aspect != "cached" else line
 
     def set_back(self, found: Obstacles, aspect: str, line: str, before: str) -> None:
         """A line of fstab and a choice, as they were. Of files and variables only hashes are known."""
@@ -456,7 +448,7 @@ class Surroundings(Everywhere):
         elif not words[0].startswith("/"):
             found.undo(f"what resolved was told of {words[0]}", "resolvectl", "revert", words[0])
         else:
-            self._file(found, aspect, named(line))
+            self._file(found, aspect, line.rpartition(" ")[0])
 
     def _file(self, found: Obstacles, aspect: str, path: str) -> None:
         """A file or a link is moved away."""

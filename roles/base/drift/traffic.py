@@ -68,7 +68,7 @@ def look_at_traffic(node: Look, key: str, how: How) -> Found:
 
     names = dict(if_nameindex())
     lasting = {index: name for index, name in names.items() if not name.startswith(EPHEMERAL)}
-    routes = list(set_routes(names))
+    routes = list(set_routes(lasting))
     return with_known(
         node,
         {
@@ -151,24 +151,18 @@ def network(family: int, data: bytes | None, bits: int) -> str:
 
 
 def set_routes(names: dict[int, str]) -> Iterator[tuple[str, dict[int, bytes]]]:
-    """Routes that somebody set, of all tables, as `ip route` takes them; with their attributes.
-
-    What manages containers and virtual machines leads single addresses to them, and no networks.
-    """
+    """Routes that somebody set, of all tables, as `ip route` takes them; with their attributes."""
     for _, data in dumped(ROUTE, GET_ROUTE, bytes(12)):
         family, bits, protocol, kind = data[0], data[1], data[5], data[7]
         has = attributes_of(data[12:])
         if family not in (INET, INET6) or protocol in BY_OTHERS or value(data, 8) & CLONED:
             continue
         words = [ROUTE_TYPES.get(kind, "")] * (kind != 1) + [network(family, has.get(1), bits)]
-        device = names.get(value(has[4])) if 4 in has else ""
-        if device is None or (device.startswith(EPHEMERAL) and bits == (32 if family == INET else 128)):
+        if 4 in has and value(has[4]) not in names:
             continue
-        words += ["from", network(family, has[2], data[2])] if 2 in has else []
-        words += ["tos", f"{data[3]:#x}"] if data[3] else []
         for code, name in ((5, "via"), (7, "src")):
             words += [name, network(family, has[code], 8 * len(has[code]))] if code in has else []
-        words += ["dev", device] if device else []
+        words += ["dev", names[value(has[4])]] if 4 in has else []
         words += ["nexthop", has[9].hex()] if 9 in has else []
         table = value(has[15]) if 15 in has else data[4]
         words += ["table", str(table)] * (table != 254)
@@ -208,10 +202,7 @@ def rule_line(data: bytes) -> str:
             size = len(has[code]) // 2
             words += [name, f"{value(has[code], 0, size)}-{value(has[code], size, size)}"]
     action = ACTIONS.get(data[7], str(data[7]))
-    if 19 in has and has[19][0]:  # the table is that of the interface's VRF
-        return " ".join([*words, "l3mdev"])
     words += [action] + [str(value(has[15]) if 15 in has else data[4])] * (action == "lookup")
-    words += [str(value(has[4]))] if action == "goto" and 4 in has else []
     return " ".join(words)
 
 
@@ -442,16 +433,12 @@ def of_routes(line: str) -> list[str]:
     return ["ip", *["-6"] * (":" in "".join(line.split()[:2])), "route"]
 
 
-OF_ONE_PLACE = ("from", "tos", "table", "metric")
-"""Words of routes by which there may be several to one place."""
-
-
 def known_by(aspect: str, line: str) -> str:
     """What of a line stays the same where it is changed: for what else there is one only."""
     words = line.split()
     if aspect == "routes":
         place = words[words[0] in ROUTE_TYPES.values()]
-        said = (f"{name} {word}" for word, name in zip(words[1:], words) if name in OF_ONE_PLACE)
+        said = (f"{name} {word}" for word, name in zip(words[1:], words) if name in ("table", "metric"))
         return " ".join([place, *said])
     if aspect in ("addresses", "inner"):
         return " ".join([words[0].partition("/")[0], *words[1:]])

@@ -13,7 +13,7 @@ from infra.drift.kind import Found, How, is_list
 from infra.drift.kinds.known import with_known
 from infra.drift.looks import Look
 from infra.drift.node import text_of
-from roles.base.drift.surroundings import ROOTS_HOME, SYSTEMDS, Surroundings, named, strange_files
+from roles.base.drift.surroundings import ROOTS_HOME, SYSTEMDS, Surroundings, strange_files
 
 if TYPE_CHECKING:
     from infra.drift.manifest import Manifest
@@ -44,53 +44,11 @@ UNDERPINNING_FILES = {
         *(f"{ROOTS_HOME}/.config/containers/{x}" for x in ("containers.conf.d", "registries.d")),
         *("/etc/cni/net.d", "/etc/cdi"),
     ),
-    "started": (
-        *(
-            f"/{top}/systemd/{x}"
-            for top in ("etc", "run", "usr/local/lib")
-            for x in ("user-generators", "user-environment-generators", "system-preset", "user-preset")
-        ),
-        *("/etc/systemd/system-sleep", "/usr/local/lib/systemd/system-sleep", "/etc/xdg/systemd/user"),
-        *("/etc/ansible", "/etc/request-key.conf", "/etc/request-key.d", "/etc/inittab", "/etc/xinetd.d"),
-        *("/etc/inetd.conf", "/etc/smartd.conf", "/etc/dracut.conf", "/etc/dracut.conf.d", "/boot/loader"),
-        *("/etc/udev/udev.conf", "/etc/udev/hwdb.d", "/etc/acpi", "/etc/mdadm", "/etc/incron.d"),
-        *(f"/run/{x}" for x in ("tmpfiles.d", "sysusers.d", "binfmt.d", "environment.d", "polkit-1")),
-        *("/usr/local/lib/environment.d", f"{ROOTS_HOME}/.config/environment.d"),
-    ),
-    "known_to": (
-        *(f"/{top}/userdb" for top in ("etc", "run", "usr/local/lib")),
-        *(f"/etc/{x}" for x in ("skel", "adduser.conf", "adduser.conf.d", "deluser.conf", "pam.conf")),
-        *(f"/etc/{x}" for x in ("hosts.equiv", "ssh/shosts.equiv", "doas.conf", "krb5.conf", "krb5.conf.d")),
-        *(f"/etc/{x}" for x in ("sssd", "nslcd.conf", "ldap/ldap.conf", "super.tab")),
-        *(f"{ROOTS_HOME}/.{x}" for x in ("rhosts", "shosts", "k5login", "k5users")),
-    ),
-    "told": (
-        *("/etc/rsyslog.conf", "/etc/rsyslog.d", "/etc/syslog-ng", "/etc/audit/rules.d"),
-        *("/etc/audit/auditd.conf", "/etc/audit/plugins.d"),
-        *(f"/etc/apparmor.d/{x}" for x in ("disable", "force-complain", "local")),
-    ),
-    "filters": tuple(
-        f"/etc/{x}" for x in ("nftables.conf", "nftables.d", "nftables", "iptables", "ufw", "firewalld")
-    ),
-    "programs": (
-        *("/etc/vim/vimrc", "/etc/vim/vimrc.local", "/etc/inputrc", "/etc/screenrc", "/etc/tmux.conf"),
-        *(f"{ROOTS_HOME}/.{x}" for x in ("vimrc", "exrc", "inputrc", "screenrc", "tmux.conf", "nanorc")),
-        *(f"{ROOTS_HOME}/.{x}" for x in ("gitconfig", "config/git", "netrc", "pip", "config/pip")),
-    ),
 }
 """Files that are read together, by what they are for."""
-MADE_ANEW = (
-    *("/etc/cdi/nvidia.yaml", "/etc/cni/net.d/cni.lock", "/run/systemd/network/10-netplan-"),
-    "/run/tmpfiles.d/static-nodes.conf",
-)
+MADE_ANEW = ("/etc/cdi/nvidia.yaml", "/etc/cni/net.d/cni.lock", "/run/systemd/network/10-netplan-")
 """How those begin that a toolkit writes for the devices that it finds, what starts a container to lock its
-network, netplan at each boot, and kmod for the kernel that was started."""
-EXTENSIONS = tuple(
-    f"/{top}/{x}"
-    for top in ("etc", "run", "usr/local/lib", "var/lib")
-    for x in ("extensions", "confexts", "portables")
-)
-"""Where images and folders are that systemd lays over /usr and /etc; what is in them may be large."""
+network, and netplan at each boot."""
 RENEWED = "kubeconfig"
 """How those of a network of containers end whose token is another every few hours."""
 KERNEL_LINE, STARTED = "/proc/cmdline", "kernel started with "
@@ -108,7 +66,6 @@ def look_at_underpinnings(node: Look, key: str, how: How) -> Found:
     """Each list of what was added, by what it is for."""
     found = {what: lasting(strange_files(node, starts)) for what, starts in UNDERPINNING_FILES.items()}
     found["first"] += kernel_line(node)
-    found["extensions"] = [f"{x}/{name} 0" for x in EXTENSIONS if os.path.isdir(x) for name in os.listdir(x)]
     return with_known(node, found)
 
 
@@ -139,19 +96,18 @@ class Underpinnings(Surroundings):
         """A file is moved away. What the kernel was told is there until the next boot, and named only."""
         if line.startswith(STARTED):
             return
-        self._file(found, aspect, named(line))
-        if aspect in ("units", "started"):
+        self._file(found, aspect, line.rpartition(" ")[0])
+        if aspect == "units":
             found.run("had systemd read its files again", "systemctl", "daemon-reload")
 
 
-UNDERPINNINGS = (*UNDERPINNING_FILES, "extensions")
 KINDS = (
     Underpinnings(
         "underpinnings",
         look_at_underpinnings,
-        dict.fromkeys(UNDERPINNINGS, is_list),
-        always=UNDERPINNINGS,
-        never_none=UNDERPINNINGS,
+        dict.fromkeys(UNDERPINNING_FILES, is_list),
+        always=tuple(UNDERPINNING_FILES),
+        never_none=tuple(UNDERPINNING_FILES),
         said={
             "first": "read or run before all else",
             "network": "read for the network",
@@ -160,12 +116,6 @@ KINDS = (
             "daemons": "read by systemd's daemons",
             "units": "unit of a container or user",
             "images": "read for images and containers",
-            "started": "started or read as services start",
-            "known_to": "read for who may log in",
-            "told": "read by what watches a node",
-            "filters": "read for filters of packets",
-            "programs": "read by programs of root's",
-            "extensions": "laid over /usr or /etc",
         },
         stands_alone=True,
     ),

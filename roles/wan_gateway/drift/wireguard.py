@@ -12,7 +12,7 @@ WG_SECRETS = ("privatekey", "presharedkey")
 
 
 def look_at_wireguard(node: Look, key: str, how: How) -> Found:
-    """Keys, port, mark, peers, the interface's address, MTU and state. An endpoint moves with its peer."""
+    """Keys, port, peers, the interface's address, MTU and state. An endpoint moves with its peer."""
     device = key[len(WG_UNIT) :].rpartition(".")[0]
     return in_force(node, lambda: differing_lines(tunnel_now(node, device), tunnel_kept(node, device)))
 
@@ -21,7 +21,6 @@ def tunnel_now(node: Look, device: str) -> list[str]:
     """An interface's settings as lines, out of `wg show` and the kernel."""
     rows = [line.split("\t") for line in run(["wg", "show", device, "dump"], LIVE_LIMIT_S).splitlines()]
     found = [f"privatekey {node.digest(rows[0][0].encode())}", f"listenport {rows[0][2]}"]
-    found += marked(rows[0][3])
     for peer, shared, _endpoint, allowed, _seen, _in, _out, alive in rows[1:]:
         found.append(f"peer {peer}")
         found += [f"peer {peer} allowedips {network}" for network in allowed.split(",")]
@@ -32,11 +31,6 @@ def tunnel_now(node: Look, device: str) -> list[str]:
     base = f"/sys/class/net/{device}/"
     found.append(f"mtu {words_of(base + 'mtu')}")
     return found + ["it is down"] * (not int(words_of(base + "flags"), 16) & 1)
-
-
-def marked(word: str) -> list[str]:
-    """The mark of what leaves a tunnel, by which rules lead it, as one number; none where it is off."""
-    return [] if word in ("off", "0", "0x0") else [f"fwmark {int(word, 0)}"]
 
 
 def tunnel_kept(node: Look, device: str) -> list[str]:
@@ -51,8 +45,6 @@ def tunnel_kept(node: Look, device: str) -> list[str]:
             found.append(peer)
         elif name in WG_SECRETS:
             found.append(f"{peer} {name} {node.digest(value.encode())}".strip())
-        elif name == "fwmark":
-            found += marked(value)
         elif name in ("listenport", "mtu", "allowedips", "persistentkeepalive", "address"):
             found += [f"{peer} {name} {part.strip()}".strip() for part in value.split(",")]
     return found
